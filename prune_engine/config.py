@@ -1,0 +1,52 @@
+"""Options of a run, validated once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from prune_engine.errors import ConfigError
+
+
+class EngineConfig(BaseModel):
+    """Every option of the engine. Times in seconds, sizes in bytes.
+
+    ``n_trials`` counts the measured candidates of the whole job, earlier runs on the same store included;
+    ``budget_secs`` counts this run alone. At least one of them should be set.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n_trials: int | None = Field(default=None, ge=0)
+    budget_secs: float | None = Field(default=None, gt=0)
+    batch_size: int = Field(default=16, ge=1, le=4096)
+    explore_size: int = Field(default=2048, ge=1)
+    draft_size: int = Field(default=512, ge=1)
+    epsilon: float = Field(default=0.1, ge=0, le=1)
+    audit_fraction: float = Field(default=0.02, ge=0, le=1)
+    plateau_trials: int = Field(default=96, ge=1)
+    plateau_gain: float = Field(default=0.01, ge=0)
+    n_finalists: int = Field(default=3, ge=1, le=32)
+    seed: int = Field(default=0, ge=0, lt=2**31)
+    explorer: str = "explore.uniform"
+    draft_scorer: str | None = None
+    verifier: str | None = "lightgbm.decisions"
+    selector: str = "select.epsilon-greedy"
+    disabled_rules: tuple[str, ...] = ()
+    blocked_plugins: tuple[str, ...] = ()
+    plugin_files: tuple[Path, ...] = ()
+    strict: bool = False
+
+    @classmethod
+    def of(cls, **options: object) -> EngineConfig:
+        """Validate options. Raises ConfigError naming each that is wrong."""
+        try:
+            return cls.model_validate(options)
+        except ValidationError as error:
+            lines = [
+                f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']} (got {e['input']!r})" for e in error.errors()
+            ]
+            raise ConfigError(
+                "invalid options: " + "; ".join(lines), who="engine configuration", remedy="Correct them and run again."
+            ) from error

@@ -1,0 +1,1 @@
+"""Hardware profiles: what a device can do, as data."""

@@ -1,0 +1,1 @@
+"""The adapter to TVM's MetaSchedule, the only importer of tvm."""

@@ -1,0 +1,163 @@
+"""A task's design space: sketches whose variables are choice tables, with exact sizes.
+
+A *variable* is a table of choices: each row is one decision (the factors of a tile, the value of a
+categorical, the position of a compute location). Pruning the task space cuts rows; row numbers never
+change, so a candidate's indices mean the same before and after.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.task import TuningTask
+
+Int32Array = NDArray[np.int32]
+BoolArray = NDArray[np.bool_]
+
+
+class VariableKind(Enum):
+    """What a row of a choice table means."""
+
+    TILE = "tile"  #: factors of a loop extent, outermost first
+    CATEGORICAL = "categorical"  #: one value out of a list
+    LOCATION = "location"  #: a compute location: -2 inline, -1 root, else a loop's position
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One decision of a sketch.
+
+    ``table`` is int32 (m, p), read-only: m choices of p numbers. ``rows`` is int32 (r,), strictly
+    increasing: the choices still allowed. ``probs`` is float64 (m,), the prior of each choice.
+    """
+
+    name: str
+    kind: VariableKind
+    table: Int32Array = field(repr=False)
+    rows: Int32Array = field(repr=False)
+    probs: NDArray[np.float64] = field(repr=False)
+
+    @staticmethod
+    def of(
+        name: str, kind: VariableKind, table: Int32Array, probs: Sequence[float] | None = None
+    ) -> Variable:
+        """Make a variable with every row allowed. Without ``probs`` the prior is uniform."""
+        table = np.ascontiguousarray(table, dtype=np.int32)
+        if table.ndim != 2 or not len(table):
+            raise ValueError(f"variable {name}: a choice table is int32 (m, p) with m >= 1, got {table.shape}")
+        prior = np.full(len(table), 1.0 / len(table)) if probs is None else np.asarray(probs, dtype=np.float64)
+        if prior.shape != (len(table),) or not (prior >= 0).all() or prior.sum() <= 0:
+            raise ValueError(f"variable {name}: {len(table)} choices need as many probabilities >= 0")
+        table.flags.writeable = False
+        return Variable(name, kind, table, np.arange(len(table), dtype=np.int32), prior / prior.sum())
+
+    @property
+    def size(self) -> int:
+        """Number of choices still allowed."""
+        return len(self.rows)
+
+    def restrict(self, keep: BoolArray) -> Variable:
+        """Cut the rows where ``keep``, bool (m,) over the *whole* table, is False."""
+        if keep.shape != (len(self.table),) or keep.dtype != np.bool_:
+            raise ValueError(
+                f"variable {self.name}: a restriction is bool ({len(self.table)},), got {keep.dtype} {keep.shape}"
+            )
+        return replace(self, rows=self.rows[keep[self.rows]])
+
+    def index_of(self, decision: Sequence[int]) -> int | None:
+        """Row number of a decision, or None if the table does not hold it."""
+        if len(decision) != self.table.shape[1]:
+            return None
+        hits = np.flatnonzero((self.table == np.asarray(decision, dtype=np.int64)).all(axis=1))
+        return int(hits[0]) if len(hits) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """One structure of a design space: a fixed sequence of transformations with open decisions.
+
+    ``sketch_id`` is a hash of the structure alone. ``payload`` belongs to the adapter (a trace).
+    """
+
+    index: int
+    sketch_id: str
+    variables: tuple[Variable, ...]
+    payload: object = field(repr=False, compare=False, default=None)
+
+    @property
+    def size(self) -> int:
+        """Exact number of candidates: the product of the variables' sizes (1 without variables)."""
+        return math.prod(v.size for v in self.variables)
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceRestriction:
+    """Rows to keep: ``(sketch index, variable index) -> bool (m,)`` over the variable's whole table."""
+
+    keep: Mapping[tuple[int, int], BoolArray]
+
+
+@dataclass(frozen=True, slots=True)
+class DesignSpace:
+    """All sketches of a task."""
+
+    task: TuningTask
+    sketches: tuple[Sketch, ...]
+
+    @property
+    def size(self) -> int:
+        """Exact number of candidates over all sketches."""
+        return sum(sketch.size for sketch in self.sketches)
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether there is anything to tune."""
+        return self.size > 1
+
+    def restrict(self, restriction: SpaceRestriction) -> DesignSpace:
+        """Cut choice-table rows. Sketches that lose all rows of a variable have size 0 and stay in place."""
+        sketches = list(self.sketches)
+        for (s, v), keep in restriction.keep.items():
+            variables = list(sketches[s].variables)
+            variables[v] = variables[v].restrict(keep)
+            sketches[s] = replace(sketches[s], variables=tuple(variables))
+        return replace(self, sketches=tuple(sketches))
+
+
+@lru_cache(maxsize=1024)
+def perfect_tile_table(extent: int, n_parts: int, max_innermost_factor: int) -> Int32Array:
+    """Every ordered factorisation of ``extent`` into ``n_parts`` factors, int32 (m, n_parts), read-only.
+
+    The last factor is at most ``max_innermost_factor`` (no limit if <= 0), as in TVM's
+    SamplePerfectTile. Rows are in lexicographic order. The table is cached and shared.
+    """
+    if extent < 1 or n_parts < 1:
+        raise ValueError(f"a tile splits an extent >= 1 into >= 1 parts, got {extent} into {n_parts}")
+    divisors = _divisors(extent)
+    innermost = divisors if max_innermost_factor <= 0 else divisors[divisors <= max_innermost_factor]
+    # Grow from the innermost part outwards: one row per way to write the product of the parts so far.
+    rows = innermost[:, None] if n_parts > 1 else np.array([[extent]], dtype=np.int64)
+    for part in range(1, n_parts):
+        remaining = extent // rows.prod(axis=1)
+        if part == n_parts - 1:
+            rows = np.column_stack([remaining, rows])
+            break
+        fits = remaining[:, None] % divisors[None, :] == 0
+        parent, choice = np.nonzero(fits)
+        rows = np.column_stack([divisors[choice], rows[parent]])
+    table = rows[np.lexsort(rows.T[::-1])].astype(np.int32)
+    table.flags.writeable = False
+    return table
+
+
+def _divisors(extent: int) -> NDArray[np.int64]:
+    small = np.arange(1, math.isqrt(extent) + 1, dtype=np.int64)
+    small = small[extent % small == 0]
+    return np.unique(np.concatenate([small, extent // small]))

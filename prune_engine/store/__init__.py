@@ -1,0 +1,1 @@
+"""Durable memory of runs."""

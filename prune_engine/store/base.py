@@ -1,0 +1,96 @@
+"""What the engine asks of a store: remember tasks, candidates, measurements, comparisons and verdict counts."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from prune_engine.candidates import Decision
+from prune_engine.measurement import Comparison, MeasuredCandidate, Measurement
+from prune_engine.task import TuningTask
+from prune_engine.verdicts import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCandidate:
+    """A measured candidate as read back. The default schedule has no sketch and no decisions."""
+
+    candidate_id: str
+    sketch_id: str | None
+    sketch_index: int | None
+    decisions: tuple[Decision, ...]
+    trace_json: str | None
+    measurement: Measurement
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One invocation of the engine. ``manifest`` holds versions, device, load, seed and options (JSON values)."""
+
+    run_id: str
+    started_at: float
+    finished_at: float | None
+    manifest: Mapping[str, object]
+
+
+class Store(abc.ABC):
+    """Durable memory, shared by concurrent tuners.
+
+    Every method that writes is one transaction: after it returns the data survives ``kill -9``; if it
+    raises nothing of it was written. A measurement is keyed by (task, candidate, device, threads): writing
+    the same key again changes nothing, so a race between two tuners cannot store a candidate twice. Not
+    thread-safe: one Store per thread. Raises StoreError and its kinds, nothing else.
+    """
+
+    url: str
+
+    @abc.abstractmethod
+    def start_run(self, manifest: Mapping[str, object]) -> str:
+        """Record the start of a run; return its id."""
+
+    @abc.abstractmethod
+    def finish_run(self, run_id: str) -> None:
+        """Record that a run ended in order."""
+
+    @abc.abstractmethod
+    def add_tasks(self, run_id: str, tasks: Sequence[TuningTask]) -> None:
+        """Remember tasks (their description, not their module) and that this run tuned them."""
+
+    @abc.abstractmethod
+    def add_measured(
+        self, run_id: str, task_id: str, sketch_ids: Sequence[str], measured: Sequence[MeasuredCandidate]
+    ) -> None:
+        """Write measurements. ``sketch_ids[i]`` is the structure hash of the task's sketch number i."""
+
+    @abc.abstractmethod
+    def measured_ids(self, task_id: str, device_name: str, n_threads: int) -> frozenset[str]:
+        """Ids of all candidates of a task ever measured on this device with this many threads, failures too."""
+
+    @abc.abstractmethod
+    def candidates(self, task_id: str, device_name: str, n_threads: int) -> Sequence[StoredCandidate]:
+        """Everything measured for a task on this device with this many threads, oldest first."""
+
+    @abc.abstractmethod
+    def add_comparison(self, run_id: str, task_id: str, device_name: str, n_threads: int, comparison: Comparison) -> None:
+        """Write the interleaved re-timing of a task's finalists."""
+
+    @abc.abstractmethod
+    def last_comparison(self, task_id: str, device_name: str, n_threads: int) -> Comparison | None:
+        """The newest comparison of a task, or None."""
+
+    @abc.abstractmethod
+    def add_verdicts(self, run_id: str, task_id: str, verdicts: Sequence[Verdict]) -> None:
+        """Write verdicts; counts of one (stage, strategy, outcome, reason) without a candidate add up."""
+
+    @abc.abstractmethod
+    def verdicts(self, task_id: str, candidate_id: str | None = None) -> Sequence[Verdict]:
+        """A task's verdicts: all of them, or those on one candidate. Counts are summed over all runs."""
+
+    @abc.abstractmethod
+    def runs(self) -> Sequence[RunRecord]:
+        """All runs, newest first."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Release the store. Further calls raise StoreError."""

@@ -1,0 +1,147 @@
+"""The strategy kinds a plugin can provide. Batch in, array out; the engine checks every return value.
+
+Randomness comes only from the ``numpy.random.Generator`` that is passed in. A strategy may be called for
+many tasks in turn; what it keeps about one it keys by ``task_id``.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.measurement import Measurement
+from prune_engine.space import DesignSpace, SpaceRestriction
+from prune_engine.task import TuningTask
+from prune_engine.verdicts import BoolArray, DraftScores, Float64Array, RuleKind, Selection, VerifyScores
+
+if TYPE_CHECKING:
+    from prune_engine.hardware.schema import HardwareProfile
+    from prune_engine.store.base import Store
+
+#: Fitness of a batch, float64 (n,), >= 0, higher is better: what an explorer may climb on.
+Fitness = Callable[[CandidateBatch], Float64Array]
+
+
+class Strategy:
+    """What all kinds share: a unique dotted name (``plugin.strategy``)."""
+
+    name: ClassVar[str]
+
+
+class Rule(Strategy):
+    """Cuts a space or masks batches. Override ``restrict``, ``mask`` or both.
+
+    ``order`` sorts rules of one kind (lower first). ``hardware_basis`` names the profile fields it reads.
+    """
+
+    kind: ClassVar[RuleKind] = RuleKind.HEURISTIC
+    order: ClassVar[int] = 100
+    hardware_basis: ClassVar[tuple[str, ...]] = ()
+
+    def restrict(self, space: DesignSpace, profile: HardwareProfile) -> SpaceRestriction | None:
+        """Cut rows of choice tables, once per task; None cuts nothing."""
+        return None
+
+    def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
+        """Say which candidates to keep: bool (n,)."""
+        return np.ones(len(batch), dtype=np.bool_)
+
+    def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:
+        """Say in one clause why a candidate with these symbols was dropped."""
+        return self.name
+
+
+class Explorer(Strategy, abc.ABC):
+    """Proposes candidates of a space."""
+
+    @abc.abstractmethod
+    def propose(
+        self, space: DesignSpace, n: int, fitness: Fitness | None, rng: np.random.Generator
+    ) -> Sequence[CandidateBatch]:
+        """Return about ``n`` distinct candidates, at most one batch per sketch, fewer in a small space.
+
+        ``fitness`` is None as long as nothing can judge a candidate.
+        """
+
+    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement]) -> None:
+        """Learn what was measured. ``measurements[i]`` belongs to row i."""
+
+
+class DraftScorer(Strategy, abc.ABC):
+    """Ranks candidates from symbols and the hardware profile alone, without samples."""
+
+    @abc.abstractmethod
+    def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:
+        """Score a batch; arrays of length n."""
+
+
+class Verifier(Strategy, abc.ABC):
+    """Predicts throughput from what was measured."""
+
+    @abc.abstractmethod
+    def score(self, batch: CandidateBatch) -> VerifyScores:
+        """Score a batch; before the first training ``is_trained`` is False and all scores are equal."""
+
+    @abc.abstractmethod
+    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement]) -> None:
+        """Learn from measurements, failures and censored ones included; row i has ``measurements[i]``."""
+
+    @abc.abstractmethod
+    def save(self, path: Path) -> None:
+        """Write the model to a file."""
+
+    @abc.abstractmethod
+    def load(self, path: Path) -> None:
+        """Read a model. Raises ConfigError for a file that is not one of this verifier's."""
+
+
+@dataclass(frozen=True, slots=True)
+class SelectionPool:
+    """What a selector chooses from: n candidates on which all earlier stages agreed.
+
+    ``scores`` float64 (n,), >= 0; ``degradation_prob`` float64 (n,) in [0, 1]; ``is_audit`` bool (n,) marks
+    candidates that a heuristic dropped and that are measured only to audit it; ``is_seed`` bool (n,) marks
+    transferred schedules. ``is_trained`` says whether the scores mean anything.
+    """
+
+    scores: Float64Array
+    degradation_prob: Float64Array
+    is_audit: BoolArray
+    is_seed: BoolArray
+    is_trained: bool
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+
+class Selector(Strategy, abc.ABC):
+    """Chooses what to measure."""
+
+    @abc.abstractmethod
+    def select(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
+        """Choose at most ``k`` distinct positions of the pool, best first."""
+
+
+class ScheduleTransfer(Strategy, abc.ABC):
+    """Proposes schedules that were good elsewhere, re-fitted to this task."""
+
+    order: ClassVar[int] = 100
+
+    @abc.abstractmethod
+    def propose(
+        self, task: TuningTask, space: DesignSpace, store: Store, limit: int
+    ) -> Sequence[CandidateBatch]:
+        """Return at most ``limit`` seeds, at most one batch per sketch."""
+
+
+#: Candidates by identity, for dedup.
+CandidateIds = Set[str]
+#: Positions in a batch or pool.
+Positions = NDArray[np.int64]

@@ -1,0 +1,1 @@
+"""Public kit for plugin authors."""
