@@ -1,0 +1,111 @@
+"""Small, valid records to test with: tasks, spaces, batches, measurements."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.measurement import MeasureError, MeasureErrorKind, Measurement
+from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind, perfect_tile_table
+from prune_engine.task import TuningTask
+
+
+def make_task(
+    name: str = "matmul",
+    *,
+    shape: tuple[int, int, int] = (64, 48, 32),
+    weight: int = 1,
+    target: str = "llvm -num-cores 2",
+    mod: object = None,
+) -> TuningTask:
+    """Make the task of an fp32 matrix product of ``shape`` (m, n, k); its id is fixed by the arguments."""
+    m, n, k = shape
+    identity = hashlib.blake2b(f"{name}|{shape}|{target}".encode(), digest_size=12).hexdigest()
+    return TuningTask(
+        task_id=identity,
+        name=name,
+        target=target,
+        weight=weight,
+        flop_count=2 * m * n * k,
+        arg_shapes=((m, k), (k, n), (m, n)),
+        arg_dtypes=("float32",) * 3,
+        mod=mod,
+    )
+
+
+def make_space(task: TuningTask | None = None) -> DesignSpace:
+    """Make a space of two sketches with tile, categorical and location variables, for a `make_task` task.
+
+    Sketch 0 tiles i, j and k and chooses an unroll limit; sketch 1 also chooses where a cached write is
+    computed. Some variables have a prior that is not uniform.
+    """
+    task = task or make_task()
+    (m, k), (_, n) = task.arg_shapes[0], task.arg_shapes[1]
+    tiles = [
+        Variable.of("i", VariableKind.TILE, perfect_tile_table(m, 3, 16)),
+        Variable.of("j", VariableKind.TILE, perfect_tile_table(n, 3, 16)),
+        Variable.of("k", VariableKind.TILE, perfect_tile_table(k, 2, 16)),
+    ]
+    unroll = Variable.of(
+        "unroll", VariableKind.CATEGORICAL, np.array([[0], [16], [64], [512]], dtype=np.int32), (1, 1, 2, 4)
+    )
+    location = Variable.of(
+        "cache_write", VariableKind.LOCATION, np.array([[-2], [-1], [0], [1], [2]], dtype=np.int32)
+    )
+    return DesignSpace(
+        task,
+        (
+            Sketch(0, "testing-plain", (*tiles, unroll)),
+            Sketch(1, "testing-cached", (*tiles, unroll, location)),
+        ),
+    )
+
+
+def make_batch(
+    n: int = 8, *, space: DesignSpace | None = None, sketch: int = 0, seed: int = 0
+) -> CandidateBatch:
+    """Make a batch of ``n`` candidates drawn at random, with ``seed``, from what one sketch still allows.
+
+    With ``n`` up to the sketch's size they are distinct, so fewer come back than asked for only if the
+    sketch has fewer.
+    """
+    space = space or make_space()
+    chosen = space.sketches[sketch]
+    n = min(n, chosen.size)
+    rng = np.random.default_rng(seed)
+    sizes = [variable.size for variable in chosen.variables]
+    picks = np.empty((0, len(sizes)), dtype=np.int64)
+    while len(picks) < n:
+        drawn = np.column_stack([rng.integers(size, size=2 * n) for size in sizes]) if sizes else picks
+        _, first = np.unique(np.concatenate([picks, drawn]), axis=0, return_index=True)
+        picks = np.concatenate([picks, drawn])[np.sort(first)]
+    columns = [variable.rows[picks[:n, v]] for v, variable in enumerate(chosen.variables)]
+    indices = np.column_stack(columns) if columns else np.empty((n, 0))
+    return CandidateBatch(space, chosen, np.ascontiguousarray(indices, dtype=np.int32))
+
+
+def make_measurement(
+    candidate_id: str = "candidate",
+    run_secs: Sequence[float] | float = (1e-3,),
+    *,
+    error: MeasureErrorKind | None = None,
+    is_censored: bool = False,
+    stage: int = 2,
+) -> Measurement:
+    """Make a measurement: latencies (one number is one repeat), or a failure of the given kind."""
+    secs = (run_secs,) if isinstance(run_secs, float | int) else tuple(run_secs)
+    return Measurement(
+        candidate_id=candidate_id,
+        run_secs=() if error else secs,
+        error=MeasureError(error, f"planted {error.value}") if error else None,
+        build_secs=0.01,
+        device_name="testing-device",
+        n_threads=2,
+        profile_digest="testing-profile",
+        measured_at=1.0e9,
+        stage=stage,
+        is_censored=is_censored,
+    )
