@@ -48,5 +48,7 @@ class EngineConfig(BaseModel):
                 f"{'.'.join(str(p) for p in e['loc'])}: {e['msg']} (got {e['input']!r})" for e in error.errors()
             ]
             raise ConfigError(
-                "invalid options: " + "; ".join(lines), who="engine configuration", remedy="Correct them and run again."
+                "invalid options: " + "; ".join(lines),
+                who="engine configuration",
+                remedy="Correct them and run again.",
             ) from error

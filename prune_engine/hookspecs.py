@@ -77,9 +77,7 @@ def register_commands(cli: typer.Typer) -> None:
 
 
 @hookspec(firstresult=True)
-def resolve_hardware_profile(
-    target: str, profiles: Mapping[str, HardwareProfile]
-) -> HardwareProfile | None:
+def resolve_hardware_profile(target: str, profiles: Mapping[str, HardwareProfile]) -> HardwareProfile | None:
     """Pick the profile for a target, or return None to leave it to others."""
 
 

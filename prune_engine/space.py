@@ -45,9 +45,7 @@ class Variable:
     probs: NDArray[np.float64] = field(repr=False)
 
     @staticmethod
-    def of(
-        name: str, kind: VariableKind, table: Int32Array, probs: Sequence[float] | None = None
-    ) -> Variable:
+    def of(name: str, kind: VariableKind, table: Int32Array, probs: Sequence[float] | None = None) -> Variable:
         """Make a variable with every row allowed. Without ``probs`` the prior is uniform."""
         table = np.ascontiguousarray(table, dtype=np.int32)
         if table.ndim != 2 or not len(table):

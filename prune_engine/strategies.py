@@ -135,9 +135,7 @@ class ScheduleTransfer(Strategy, abc.ABC):
     order: ClassVar[int] = 100
 
     @abc.abstractmethod
-    def propose(
-        self, task: TuningTask, space: DesignSpace, store: Store, limit: int
-    ) -> Sequence[CandidateBatch]:
+    def propose(self, task: TuningTask, space: DesignSpace, store: Store, limit: int) -> Sequence[CandidateBatch]:
         """Return at most ``limit`` seeds, at most one batch per sketch."""
 
 

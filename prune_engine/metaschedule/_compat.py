@@ -37,7 +37,7 @@ def import_tvm() -> Any:
         package = types.ModuleType(_INTRINSICS)
         package.__path__ = [str(Path(str(s_tir.__file__)).parent / "tensor_intrin")]
         sys.modules[_INTRINSICS] = package
-        s_tir.tensor_intrin = package
+        vars(s_tir)["tensor_intrin"] = package
     return tvm
 
 
@@ -53,8 +53,12 @@ def load_intrinsics(architecture: str) -> None:
 def _cheap_stacks() -> Iterator[None]:
     """Make ``inspect.stack`` skip source lines: TVMScript calls it per parse and never looks at them."""
     original: Callable[..., Any] = inspect.stack
-    inspect.stack = lambda context=0: original(0)  # type: ignore[assignment]  # restored below
+
+    def without_source(context: int = 0) -> Any:
+        return original(context * 0)
+
+    vars(inspect)["stack"] = without_source
     try:
         yield
     finally:
-        inspect.stack = original
+        vars(inspect)["stack"] = original
