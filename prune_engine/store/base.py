@@ -72,7 +72,9 @@ class Store(abc.ABC):
         """Everything measured for a task on this device with this many threads, oldest first."""
 
     @abc.abstractmethod
-    def add_comparison(self, run_id: str, task_id: str, device_name: str, n_threads: int, comparison: Comparison) -> None:
+    def add_comparison(
+        self, run_id: str, task_id: str, device_name: str, n_threads: int, comparison: Comparison
+    ) -> None:
         """Write the interleaved re-timing of a task's finalists."""
 
     @abc.abstractmethod
