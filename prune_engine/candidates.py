@@ -66,6 +66,44 @@ class CandidateBatch:
         )
 
 
+class SeenRows:
+    """The candidates of a space that need not be proposed again, tested batch-wise."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, set[bytes]] = {}
+
+    def add(self, sketch_index: int, indices: Int32Array) -> None:
+        """Remember rows, int32 (n, v), of one sketch."""
+        seen = self._rows.setdefault(sketch_index, set())
+        seen.update(row.tobytes() for row in np.ascontiguousarray(indices))
+
+    def unseen(self, batch: CandidateBatch) -> NDArray[np.bool_]:
+        """Which rows of a batch are new, bool (n,); later ones of equal rows count as seen."""
+        keep = np.zeros(len(batch), dtype=np.bool_)
+        if not batch.indices.shape[1]:
+            keep[:1] = b"" not in self._rows.get(batch.sketch.index, set())
+            return keep
+        rows = np.ascontiguousarray(batch.indices).view(f"V{4 * batch.indices.shape[1]}").ravel()
+        _, first = np.unique(rows, return_index=True)
+        keep[first] = True
+        seen = self._rows.get(batch.sketch.index)
+        if seen:
+            keep &= ~np.isin(rows, np.array(sorted(seen), dtype=rows.dtype))
+        return keep
+
+    def count(self, sketch_index: int) -> int:
+        """How many rows of a sketch were seen."""
+        return len(self._rows.get(sketch_index, ()))
+
+
+def rows_of(sketch: Sketch, decisions: Sequence[Decision]) -> Int32Array | None:
+    """The choice indices of decisions, int32 (v,), or None if a table does not hold one of them."""
+    if len(decisions) != len(sketch.variables):
+        return None
+    rows = [variable.index_of(d) for variable, d in zip(sketch.variables, decisions, strict=True)]
+    return None if None in rows else np.array(rows, dtype=np.int32)
+
+
 def candidate_id(task_id: str, sketch_id: str, decisions: Sequence[Sequence[int]]) -> str:
     """Identity of a candidate: a hash of the task, the structure and the decisions (values, not rows)."""
     text = ";".join(",".join(str(int(x)) for x in decision) for decision in decisions)

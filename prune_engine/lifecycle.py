@@ -1,9 +1,10 @@
-"""What observers are told: the payloads of the notifying hooks."""
+"""What observers are told: the payloads of the notifying hooks, progress, and the result of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from prune_engine.verdicts import Verdict
 
@@ -53,3 +54,48 @@ class TaskSummary:
         if self.default_secs is None or self.best_secs is None:
             return None
         return self.default_secs / self.best_secs
+
+
+class Observer(Protocol):
+    """Told what happens, for progress displays. Called between batches, so it may be slow-ish, not slow."""
+
+    def on_status(self, message: str) -> None:
+        """A phase has begun."""
+
+    def on_tasks(
+        self, tasks: Sequence[TaskSummary], elapsed_secs: float, left_secs: float | None, n_trials_left: int | None
+    ) -> None:
+        """The state of all tasks after a batch."""
+
+
+class SilentObserver:
+    """Says nothing."""
+
+    def on_status(self, message: str) -> None:
+        """Ignore it."""
+
+    def on_tasks(
+        self, tasks: Sequence[TaskSummary], elapsed_secs: float, left_secs: float | None, n_trials_left: int | None
+    ) -> None:
+        """Ignore it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskResult:
+    """A task's outcome. ``trace_json`` is the winner's schedule, None where the default ships."""
+
+    summary: TaskSummary
+    trace_json: str | None
+    failure_examples: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """What a run achieved. ``stop_reason``: trials, seconds, plateau, exhausted, interrupted or nothing_to_tune."""
+
+    run_id: str
+    tasks: tuple[TaskResult, ...]
+    stop_reason: str
+    n_new: int
+    elapsed_secs: float
+    census: Mapping[str, int] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -109,12 +109,17 @@ class Workbench(Protocol):
         """Measure the untuned schedule; its outputs become the reference of the task."""
 
     def measure(
-        self, space: DesignSpace, candidates: Sequence[Candidate], incumbent_secs: float | None
+        self,
+        space: DesignSpace,
+        candidates: Sequence[Candidate],
+        incumbent_secs: float | None,
+        known_ids: Set[str] = frozenset(),
     ) -> Iterator[MeasuredCandidate]:
-        """Build and run candidates, yielding each as it is done (any order, every candidate once).
+        """Build and run candidates, yielding each as it is done, in any order.
 
         A returned candidate may differ from the one asked for when the compiler repaired a decision; it
-        then has the identity of what was really run.
+        then has the identity of what was really run. One that is repaired into a candidate of
+        ``known_ids``, or of this batch, is not run and not returned.
         """
 
     def compare(self, space: DesignSpace, candidates: Sequence[Candidate | None]) -> Comparison:

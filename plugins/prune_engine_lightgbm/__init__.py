@@ -1,1 +1,16 @@
-"""Placeholder."""
+"""Learned verifiers on LightGBM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prune_engine.config import EngineConfig
+from prune_engine.hookspecs import hookimpl
+from prune_engine.strategies import Verifier
+from prune_engine_lightgbm.verifier import DecisionVerifier
+
+
+@hookimpl
+def register_verifiers(config: EngineConfig) -> Iterable[Verifier]:
+    """Offer the verifier that learns from decisions alone."""
+    return [DecisionVerifier(seed=config.seed)]

@@ -8,7 +8,7 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,13 +117,21 @@ class FakeWorkbench:
         return MeasuredCandidate(None, measurement, trace_json=None if error else '{"decisions": null}')
 
     def measure(
-        self, space: DesignSpace, candidates: Sequence[Candidate], incumbent_secs: float | None
+        self,
+        space: DesignSpace,
+        candidates: Sequence[Candidate],
+        incumbent_secs: float | None,
+        known_ids: Set[str] = frozenset(),
     ) -> Iterator[MeasuredCandidate]:
         """Measure candidates in the order given, stopping early on what the incumbent beats."""
         self._check_open()
+        done = set(known_ids)
         for asked in candidates:
-            self._before(space.task, asked)
             ran = self._repaired.get(asked.candidate_id, asked)
+            if ran.candidate_id in done:
+                continue
+            done.add(ran.candidate_id)
+            self._before(space.task, ran)
             error = self._error(space.task, ran.candidate_id)
             latency_secs = self._latency_secs(space, ran)
             measurement = self._measurement(space.task, ran.candidate_id, latency_secs, error, incumbent_secs)

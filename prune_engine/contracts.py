@@ -1,0 +1,111 @@
+"""Checks on what strategies return: PluginContractError names the strategy, what came and what was due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.errors import PluginContractError
+from prune_engine.space import DesignSpace, SpaceRestriction
+from prune_engine.verdicts import BoolArray, DraftScores, Selection, VerifyScores
+
+
+def check_mask(strategy: str, mask: object, n: int) -> BoolArray:
+    """A rule's mask: bool (n,)."""
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (n,):
+        raise _error(strategy, "mask", mask, f"bool ({n},)")
+    return mask
+
+
+def check_restriction(strategy: str, restriction: SpaceRestriction, space: DesignSpace) -> SpaceRestriction:
+    """A rule's restriction: known variables, bool (m,) each."""
+    for (s, v), keep in restriction.keep.items():
+        if not 0 <= s < len(space.sketches) or not 0 <= v < len(space.sketches[s].variables):
+            raise _error(strategy, "restriction", f"sketch {s}, variable {v}", "a variable of the space")
+        m = len(space.sketches[s].variables[v].table)
+        if not isinstance(keep, np.ndarray) or keep.dtype != np.bool_ or keep.shape != (m,):
+            raise _error(strategy, "restriction", keep, f"bool ({m},)")
+    return restriction
+
+
+def check_draft(strategy: str, scores: object, n: int) -> DraftScores:
+    """A draft: scores float64 (n,), finite, >= 0; every other column of length n."""
+    if not isinstance(scores, DraftScores):
+        raise _error(strategy, "score", scores, "DraftScores")
+    _check_scores(strategy, scores.scores, n)
+    columns = {**scores.symbols, **scores.penalties}
+    if scores.latency_secs is not None:
+        columns["latency_secs"] = scores.latency_secs
+    for name, column in columns.items():
+        if not isinstance(column, np.ndarray) or column.shape != (n,):
+            raise _error(strategy, name, column, f"({n},)")
+    return scores
+
+
+def check_verify(strategy: str, scores: object, n: int) -> VerifyScores:
+    """A verifier's scores: float64 (n,), finite, >= 0; probabilities in [0, 1]."""
+    if not isinstance(scores, VerifyScores):
+        raise _error(strategy, "score", scores, "VerifyScores")
+    _check_scores(strategy, scores.scores, n)
+    probs = scores.degradation_prob
+    if not isinstance(probs, np.ndarray) or probs.shape != (n,):
+        raise _error(strategy, "degradation_prob", probs, f"float64 ({n},)")
+    if n and not ((probs >= 0) & (probs <= 1)).all():
+        raise _error(
+            strategy, "degradation_prob", f"values from {probs.min()} to {probs.max()}", "values in [0, 1]"
+        )
+    return scores
+
+
+def check_batches(strategy: str, batches: object, space: DesignSpace) -> Sequence[CandidateBatch]:
+    """An explorer's or a transfer's proposal: batches of this space, indices within the allowed rows."""
+    if not isinstance(batches, Sequence):
+        raise _error(strategy, "propose", batches, "a sequence of CandidateBatch")
+    for batch in batches:
+        if not isinstance(batch, CandidateBatch):
+            raise _error(strategy, "propose", batch, "a sequence of CandidateBatch")
+        if batch.sketch.index >= len(space.sketches) or batch.sketch.sketch_id not in {
+            s.sketch_id for s in space.sketches
+        }:
+            raise _error(strategy, "propose", f"sketch {batch.sketch.sketch_id}", "a sketch of the space")
+        for v, variable in enumerate(space.sketches[batch.sketch.index].variables):
+            if len(batch) and not np.isin(batch.indices[:, v], variable.rows).all():
+                raise _error(strategy, "propose", f"rows of {variable.name} that are not allowed", "allowed rows")
+    return batches
+
+
+def check_selection(strategy: str, selection: object, n: int, k: int) -> Selection:
+    """A selection: at most k distinct positions below n, a reason each."""
+    if not isinstance(selection, Selection):
+        raise _error(strategy, "select", selection, "Selection")
+    indices = selection.indices
+    if not isinstance(indices, np.ndarray) or indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
+        raise _error(strategy, "select", indices, f"int64 (<= {k},)")
+    if len(indices) > k or len(selection.reasons) != len(indices) or len(np.unique(indices)) != len(indices):
+        raise _error(strategy, "select", indices, f"at most {k} distinct positions with a reason each")
+    if len(indices) and not (indices.min() >= 0 and indices.max() < n):
+        raise _error(strategy, "select", f"positions {indices.min()} to {indices.max()}", f"positions below {n}")
+    return selection
+
+
+def _check_scores(strategy: str, scores: object, n: int) -> None:
+    if not isinstance(scores, np.ndarray) or scores.shape != (n,) or scores.dtype != np.float64:
+        raise _error(strategy, "score", scores, f"float64 ({n},)")
+    if not np.isfinite(scores).all() or (scores < 0).any():
+        raise _error(strategy, "score", "NaN, infinite or negative values", "finite values >= 0")
+
+
+def _error(strategy: str, what: str, got: object, expected: str) -> PluginContractError:
+    if isinstance(got, np.ndarray):
+        got = f"{got.dtype} {got.shape}"
+    elif not isinstance(got, str):
+        got = type(got).__name__
+    return PluginContractError(
+        f"{what} broke its contract",
+        who=f"strategy {strategy}",
+        got=got,
+        expected=expected,
+        remedy="Report it to the plugin's author, or block the plugin.",
+    )

@@ -1,0 +1,112 @@
+"""Candidates as schedules: design spaces from TVM, and the post-processed module of one candidate.
+
+This is the only place a candidate costs compiler time (1-3 ms), so only what is to be measured comes here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from prune_engine.candidates import Candidate, candidate_id
+from prune_engine.errors import SpaceError
+from prune_engine.measurement import MeasureError, MeasureErrorKind
+from prune_engine.metaschedule import traces
+from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
+from prune_engine.metaschedule.targets import architecture_of
+from prune_engine.space import DesignSpace, Sketch
+from prune_engine.task import TuningTask
+
+#: What a replay or a post-processor raises: ScheduleError and InternalError are RuntimeErrors, bad
+#: attributes and arguments come as ValueError or TypeError.
+SCHEDULE_ERRORS = (RuntimeError, ValueError, TypeError)
+
+
+@dataclass(frozen=True, slots=True)
+class Materialised:
+    """A candidate as it will be built. ``candidate`` is what TVM made of the decisions asked for."""
+
+    candidate: Candidate
+    module_json: str
+    trace_json: str
+
+
+class Materialiser:
+    """One task's schedules. Not thread-safe: TVM's context is not."""
+
+    def __init__(self, task: TuningTask, seed: int) -> None:
+        """Set up TVM's context for the task. Raises SpaceError."""
+        tvm = import_tvm()
+        load_intrinsics(architecture_of(task.target))
+        from tvm.s_tir import meta_schedule as ms
+
+        self._tvm = tvm
+        self._task = task
+        try:
+            self._context: Any = ms.TuneContext(
+                mod=task.mod,
+                target=tvm.target.Target(task.target),
+                space_generator="post-order-apply",
+                task_name=task.name,
+                num_threads=1,
+                rand_state=seed + 1,  # TVM wants >= 1
+            )
+            self._postprocs = list(self._context.space_generator.postprocs or [])
+        except SCHEDULE_ERRORS as error:
+            raise _space_error(task, error) from error
+
+    def design_space(self) -> DesignSpace:
+        """Generate the task's sketches. Raises SpaceError."""
+        try:
+            schedules = self._context.generate_design_space()
+            sketches: list[Sketch] = []
+            for index, schedule in enumerate(schedules):
+                sketches.append(traces.sketch_of(index, schedule.trace, self._task.mod))
+        except SCHEDULE_ERRORS as error:
+            raise _space_error(self._task, error) from error
+        return DesignSpace(self._task, tuple(sketches))
+
+    def materialise(self, space: DesignSpace, candidate: Candidate) -> Materialised | MeasureError:
+        """Replay and post-process a candidate; a refusal is a SCHEDULE_ERROR, not an exception."""
+        sketch = space.sketches[candidate.sketch_index]
+        schedule = self._tvm.s_tir.Schedule(self._task.mod, seed=1, debug_mask="none")
+        try:
+            traces.trace_with(sketch, candidate.decisions).apply_to_schedule(schedule, remove_postproc=True)
+            actual = traces.decisions_of(schedule.trace)
+            schedule.enter_postproc()
+            for postproc in self._postprocs:
+                if not postproc.apply(schedule):
+                    return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, f"refused by {_name(postproc)}")
+        except SCHEDULE_ERRORS as error:
+            return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, last_line(str(error)))
+        identity = candidate_id(self._task.task_id, sketch.sketch_id, actual)
+        return Materialised(
+            Candidate(identity, candidate.sketch_index, actual),
+            module_to_json(schedule.mod),
+            traces.trace_to_json(schedule.trace),
+        )
+
+
+def module_to_json(mod: Any) -> str:
+    """A module as text that the build processes can load."""
+    from tvm.ir import save_json
+
+    return str(save_json(mod))
+
+
+def last_line(message: str) -> str:
+    """The line of a TVM error that says what is wrong: the last one with text, at most 300 characters."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "no message"
+
+
+def _name(postproc: Any) -> str:
+    return type(postproc).__name__
+
+
+def _space_error(task: TuningTask, error: Exception) -> SpaceError:
+    return SpaceError(
+        f"no design space can be generated: {last_line(str(error))}",
+        who=f"task {task.name}",
+        remedy="The task keeps its default schedule.",
+    )

@@ -1,0 +1,160 @@
+"""TVM and this machine as the engine's workbench: design spaces from MetaSchedule, measurements from the pool."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence, Set
+
+from prune_engine.candidates import Candidate
+from prune_engine.hardware.host import cpu_model
+from prune_engine.measurement import (
+    DEFAULT_CANDIDATE,
+    Comparison,
+    MeasuredCandidate,
+    MeasureError,
+    Measurement,
+)
+from prune_engine.metaschedule.materialise import Materialised, Materialiser, module_to_json
+from prune_engine.metaschedule.measure import BuildJob, JobResult, MeasurePool, MeasureSettings
+from prune_engine.space import DesignSpace
+from prune_engine.task import TuningTask
+
+
+class TvmWorkbench:
+    """The Workbench of prune_engine.measurement for TVM's MetaSchedule. Use it as a context manager."""
+
+    def __init__(self, settings: MeasureSettings, profile_digest: str) -> None:
+        """Start the measurement processes in the background."""
+        self._settings = settings
+        self._profile_digest = profile_digest
+        self._device_name = cpu_model()
+        self._materialisers: dict[str, Materialiser] = {}
+        self._with_reference: set[str] = set()
+        self._pool = MeasurePool(settings)
+        self._pool.start()
+
+    def __enter__(self) -> TvmWorkbench:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop the measurement processes and remove their files."""
+        self._pool.close()
+
+    def device_name(self) -> str:
+        """The processor's model name."""
+        return self._device_name
+
+    def n_threads(self) -> int:
+        """Threads every kernel runs on."""
+        return self._settings.n_threads
+
+    def design_space(self, task: TuningTask) -> DesignSpace:
+        """Generate the task's sketches. Raises SpaceError."""
+        return self._materialiser(task).design_space()
+
+    def measure_default(self, task: TuningTask) -> MeasuredCandidate:
+        """Measure the untuned kernel; what it computes is what every candidate must compute."""
+        self._with_reference.add(task.task_id)
+        job = BuildJob(DEFAULT_CANDIDATE, module_to_json(task.mod))
+        result = self._pool.open_task(task.task_id, job, task.arg_shapes, task.arg_dtypes)
+        return MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, result))
+
+    def measure(
+        self,
+        space: DesignSpace,
+        candidates: Sequence[Candidate],
+        incumbent_secs: float | None,
+        known_ids: Set[str] = frozenset(),
+    ) -> Iterator[MeasuredCandidate]:
+        """Build and run candidates; those that TVM repairs into one of ``known_ids`` are left out."""
+        self._ensure_reference(space.task)
+        refused: list[MeasuredCandidate] = []
+        jobs: dict[str, Materialised] = {}
+
+        def build_jobs() -> Iterator[BuildJob]:
+            materialiser = self._materialiser(space.task)
+            for candidate in candidates:
+                made = materialiser.materialise(space, candidate)
+                if isinstance(made, MeasureError):
+                    refused.append(MeasuredCandidate(candidate, self._failure(candidate.candidate_id, made)))
+                    continue
+                identity = made.candidate.candidate_id
+                if identity in jobs or identity in known_ids:
+                    continue
+                jobs[identity] = made
+                yield BuildJob(identity, made.module_json)
+
+        for result in self._pool.measure(space.task.task_id, build_jobs(), incumbent_secs):
+            made = jobs[result.job_id]
+            measurement = self._measurement(result.job_id, result)
+            yield MeasuredCandidate(made.candidate, measurement, made.trace_json)
+        yield from refused
+
+    def compare(self, space: DesignSpace, candidates: Sequence[Candidate | None]) -> Comparison:
+        """Re-time schedules of one task in turns; None is the untuned kernel."""
+        self._ensure_reference(space.task)
+        materialiser = self._materialiser(space.task)
+        ids: list[str] = []
+        jobs: list[BuildJob] = []
+        errors: dict[str, MeasureError] = {}
+        for candidate in candidates:
+            identity = DEFAULT_CANDIDATE if candidate is None else candidate.candidate_id
+            ids.append(identity)
+            if candidate is None:
+                jobs.append(BuildJob(identity, module_to_json(space.task.mod)))
+                continue
+            made = materialiser.materialise(space, candidate)
+            if isinstance(made, MeasureError):
+                errors[identity] = made
+            else:
+                jobs.append(BuildJob(identity, made.module_json))
+        results = {result.job_id: result for result in self._pool.compare(space.task.task_id, jobs)}
+        return Comparison(
+            tuple(ids),
+            tuple(results[i].run_secs if i in results else () for i in ids),
+            tuple(results[i].error if i in results else errors[i] for i in ids),
+        )
+
+    def _ensure_reference(self, task: TuningTask) -> None:
+        """On resume the default's measurement is in the store, but its outputs are not: run it again."""
+        if task.task_id not in self._with_reference:
+            self.measure_default(task)
+
+    def _materialiser(self, task: TuningTask) -> Materialiser:
+        if task.task_id not in self._materialisers:
+            self._materialisers[task.task_id] = Materialiser(task, self._settings.seed)
+        return self._materialisers[task.task_id]
+
+    def _failure(self, identity: str, error: MeasureError) -> Measurement:
+        return self._measurement(
+            identity,
+            JobResult(
+                job_id=identity,
+                run_secs=(),
+                error=error,
+                build_secs=0.0,
+                stage=0,
+                is_censored=False,
+                is_noisy=False,
+                load_average=0.0,
+            ),
+        )
+
+    def _measurement(self, identity: str, result: JobResult) -> Measurement:
+        return Measurement(
+            candidate_id=identity,
+            run_secs=result.run_secs,
+            error=result.error,
+            build_secs=result.build_secs,
+            device_name=self._device_name,
+            n_threads=self._settings.n_threads,
+            profile_digest=self._profile_digest,
+            measured_at=time.time(),
+            stage=result.stage,
+            is_censored=result.is_censored,
+            is_noisy=result.is_noisy,
+            load_average=result.load_average,
+        )

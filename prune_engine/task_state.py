@@ -1,0 +1,163 @@
+"""What the engine knows of one task while it runs: what was measured, the incumbent, and what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
+from prune_engine.lifecycle import TaskSummary
+from prune_engine.measurement import DEFAULT_CANDIDATE, MeasuredCandidate, Measurement
+from prune_engine.space import DesignSpace
+from prune_engine.store.base import StoredCandidate
+from prune_engine.task import TuningTask
+
+
+@dataclass(frozen=True, slots=True)
+class Incumbent:
+    """A measured schedule that may ship."""
+
+    candidate: Candidate
+    latency_secs: float
+    trace_json: str | None
+
+
+@dataclass(slots=True)
+class TaskState:
+    """Mutable state of one task; ``space`` is None when there is nothing to tune or no space could be made."""
+
+    task: TuningTask
+    space: DesignSpace | None = None
+    #: Size before any rule cut it.
+    full_size: int = 1
+    default: Measurement | None = None
+    seen: SeenRows = field(default_factory=SeenRows)
+    known_ids: set[str] = field(default_factory=set)
+    #: Comparable (not censored) schedules, best first.
+    ranking: list[Incumbent] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+    #: An example message of each kind of failure.
+    failure_examples: dict[str, str] = field(default_factory=dict)
+    #: Best latency after each trial, for the scheduler and the plateau rule.
+    history: list[float] = field(default_factory=list)
+    n_trials: int = 0
+    n_new: int = 0
+    #: Rounds in a row that proposed nothing new.
+    n_barren_rounds: int = 0
+    stop_reason: str | None = None
+    #: What ships: None is the default schedule.
+    winner: Incumbent | None = None
+    final_secs: float | None = None
+    final_default_secs: float | None = None
+
+    @property
+    def default_secs(self) -> float | None:
+        """Latency of the untuned schedule; None if it is not known or failed."""
+        return self.default.latency_secs if self.default else None
+
+    @property
+    def best_secs(self) -> float | None:
+        """Latency of the best schedule so far, the default included."""
+        known = [s for s in (self.default_secs, self.ranking[0].latency_secs if self.ranking else None) if s]
+        return min(known) if known else None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the task can still use trials."""
+        return self.space is not None and self.stop_reason is None
+
+    def restore(self, stored: Sequence[StoredCandidate]) -> None:
+        """Take in what earlier runs measured."""
+        for row in stored:
+            if row.candidate_id == DEFAULT_CANDIDATE:
+                self.default = row.measurement
+                continue
+            if row.sketch_index is None:
+                continue
+            candidate = Candidate(row.candidate_id, row.sketch_index, row.decisions)
+            self._take(candidate, row.measurement, row.trace_json, row.sketch_id)
+
+    def add(self, measured: MeasuredCandidate) -> None:
+        """Take in a new measurement."""
+        if measured.candidate is None:
+            self.default = measured.measurement
+            return
+        self.n_new += 1
+        self._take(measured.candidate, measured.measurement, measured.trace_json, None)
+
+    def batches_of(
+        self, measured: Sequence[tuple[Candidate, Measurement]]
+    ) -> list[tuple[CandidateBatch, list[Measurement]]]:
+        """Measurements as one batch per sketch, for learners; candidates outside the tables are left out."""
+        if self.space is None:
+            return []
+        groups: dict[int, tuple[list[np.ndarray], list[Measurement]]] = {}
+        for candidate, measurement in measured:
+            rows = rows_of(self.space.sketches[candidate.sketch_index], candidate.decisions)
+            if rows is None:
+                continue
+            indices, measurements = groups.setdefault(candidate.sketch_index, ([], []))
+            indices.append(rows)
+            measurements.append(measurement)
+        return [
+            (CandidateBatch(self.space, self.space.sketches[s], np.stack(indices)), measurements)
+            for s, (indices, measurements) in sorted(groups.items())
+        ]
+
+    def mark_seen(self, candidate: Candidate) -> None:
+        """Never propose this candidate again, whatever became of it."""
+        if self.space is None:
+            return
+        rows = rows_of(self.space.sketches[candidate.sketch_index], candidate.decisions)
+        if rows is not None:
+            self.seen.add(candidate.sketch_index, rows[None, :])
+
+    def summary(self) -> TaskSummary:
+        """The task for people and observers."""
+        shipped = self.winner.candidate.candidate_id if self.winner else DEFAULT_CANDIDATE
+        default_secs = self.final_default_secs or self.default_secs
+        return TaskSummary(
+            task_id=self.task.task_id,
+            name=self.task.name,
+            weight=self.task.weight,
+            space_size=self.full_size,
+            n_trials=self.n_trials,
+            n_valid=self.n_trials - sum(self.failures.values()),
+            n_new=self.n_new,
+            failures=dict(self.failures),
+            default_secs=default_secs,
+            best_secs=self.final_secs if self.winner else (self.best_secs if self.winner_pending else default_secs),
+            best_candidate_id=shipped,
+            stop_reason=self.stop_reason or "",
+        )
+
+    @property
+    def winner_pending(self) -> bool:
+        """Whether the finals of this task are still to come."""
+        return self.final_secs is None
+
+    def _take(
+        self, candidate: Candidate, measurement: Measurement, trace_json: str | None, sketch_id: str | None
+    ) -> None:
+        self.n_trials += 1
+        self.known_ids.add(candidate.candidate_id)
+        known_sketch = (
+            self.space is not None
+            and candidate.sketch_index < len(self.space.sketches)
+            and sketch_id in (None, self.space.sketches[candidate.sketch_index].sketch_id)
+        )
+        if known_sketch:  # else it was measured under a structure that is not generated any more
+            self.mark_seen(candidate)
+        latency = measurement.latency_secs
+        if measurement.error is not None:
+            kind = measurement.error.kind.value
+            self.failures[kind] += 1
+            self.failure_examples.setdefault(kind, measurement.error.message)
+        elif latency is not None and not measurement.is_censored and known_sketch:
+            self.ranking.append(Incumbent(candidate, latency, trace_json))
+            self.ranking.sort(key=lambda i: i.latency_secs)
+        if self.best_secs is not None:
+            self.history.append(self.best_secs)
