@@ -1,0 +1,174 @@
+"""Find a profile by name or path.
+
+Search order: an explicit file, PRUNE_ENGINE_PROFILE_PATH, the user's folder, installed packs, profiles that
+plugins compute, built-in profiles. The first one found under a name hides those after it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from prune_engine.errors import ProfileError
+from prune_engine.hardware.host import cpu_model, host_profile, usable_cpus
+from prune_engine.hardware.loader import load_profile
+from prune_engine.hardware.schema import HardwareProfile
+
+PATH_VARIABLE = "PRUNE_ENGINE_PROFILE_PATH"
+ENTRY_POINT_GROUP = "prune_engine.hardware_profiles"
+_BUILT_IN_PACKAGE = "prune_engine_hardware_profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileEntry:
+    """A profile that was found. ``origin`` is its file, or the plugin that computed it.
+
+    ``profile`` is None, and ``error`` says why, for a file that cannot be used.
+    """
+
+    name: str
+    layer: str
+    origin: str
+    profile: HardwareProfile | None
+    error: ProfileError | None = None
+
+
+class ProfileRegistry:
+    """The profiles that can be named on this machine.
+
+    Args:
+        computed: (plugin name, profile) pairs, as collected from ``register_hardware_profiles``.
+        environ: environment variables, those of the process by default.
+        user_folder: folder of the user's own profiles, by default the platform's configuration folder.
+    """
+
+    def __init__(
+        self,
+        computed: Iterable[tuple[str, HardwareProfile]] = (),
+        *,
+        environ: Mapping[str, str] | None = None,
+        user_folder: Path | None = None,
+    ) -> None:
+        self._computed = tuple(computed)
+        self._environ = os.environ if environ is None else environ
+        self._user_folder = user_folder
+        self._entries: tuple[ProfileEntry, ...] | None = None
+
+    def resolve(self, name_or_path: str, *, n_threads: int | None = None) -> HardwareProfile:
+        """Find a profile by name, alias, or path of a YAML file; ``auto`` is this machine.
+
+        ``auto`` is the profile made for this processor's model if one has as many cores as we use
+        (``n_threads``, by default all usable processors), else `host_profile`. Raises ProfileError.
+        """
+        if name_or_path == "auto":
+            return self._of_this_machine(n_threads or len(usable_cpus()))
+        if _is_path(name_or_path):
+            return load_profile(Path(name_or_path))
+        wanted = name_or_path.lower()
+        for entry in self.entries():
+            aliases = entry.profile.aliases if entry.profile else ()
+            if wanted in (entry.name, *aliases):
+                if entry.error:
+                    raise entry.error
+                if entry.profile:
+                    return entry.profile
+        raise self._unknown(name_or_path)
+
+    def profiles(self) -> Mapping[str, HardwareProfile]:
+        """Usable profiles by name, the first found under each."""
+        found: dict[str, HardwareProfile] = {}
+        for entry in self.entries():
+            if entry.profile:
+                found.setdefault(entry.name, entry.profile)
+        return found
+
+    def entries(self) -> tuple[ProfileEntry, ...]:
+        """Everything found, in search order, hidden and unusable ones too. Files are read once.
+
+        Raises ProfileError if PRUNE_ENGINE_PROFILE_PATH names something that is not there.
+        """
+        if self._entries is None:
+            self._entries = tuple(self._search())
+        return self._entries
+
+    def _search(self) -> Iterator[ProfileEntry]:
+        for path in self._path_variable():
+            yield from _from_path(path, PATH_VARIABLE)
+        yield from _from_path(self._user_folder or _default_user_folder(), "user")
+        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: (p.name, p.value)):
+            yield from _from_package(point.value, f"pack {point.name}")
+        for plugin, profile in self._computed:
+            yield ProfileEntry(profile.name, "plugin", plugin, profile)
+        yield from _from_package(_BUILT_IN_PACKAGE, "built in")
+
+    def _path_variable(self) -> Iterator[Path]:
+        for part in filter(None, self._environ.get(PATH_VARIABLE, "").split(os.pathsep)):
+            path = Path(part).expanduser()
+            if not path.exists():
+                raise ProfileError(
+                    "no such file or folder",
+                    who=PATH_VARIABLE,
+                    got=part,
+                    expected=f"files and folders separated by {os.pathsep!r}",
+                    remedy="Correct the variable or unset it.",
+                )
+            yield path
+
+    def _of_this_machine(self, n_threads: int) -> HardwareProfile:
+        model = cpu_model()
+        for profile in self.profiles().values():
+            # A profile of a whole socket says little about a slice of it: peaks and shared levels differ.
+            same_size = profile.core_count is not None and profile.core_count.value == n_threads
+            if same_size and any(re.search(p, model) for p in profile.cpu_model_patterns):
+                return profile
+        return host_profile(n_threads)
+
+    def _unknown(self, name: str) -> ProfileError:
+        names = sorted(self.profiles())
+        close = difflib.get_close_matches(name.lower(), names, n=3)
+        broken = [e.origin for e in self.entries() if e.error]
+        note = f"; not usable: {', '.join(broken)}" if broken else ""
+        return ProfileError(
+            f"unknown hardware profile{note}",
+            who="hardware profile",
+            got=repr(name),
+            expected=f"'auto', the path of a YAML file, or one of: {', '.join(names) or 'none found'}",
+            remedy=f"Did you mean {' or '.join(close)}?" if close else "Name one of those.",
+        )
+
+
+def _is_path(text: str) -> bool:
+    return os.sep in text or text.endswith((".yaml", ".yml"))
+
+
+def _default_user_folder() -> Path:
+    import platformdirs  # only those who look for a profile pay for it
+
+    return Path(platformdirs.user_config_path("prune_engine")) / "profiles"
+
+
+def _from_package(package: str, layer: str) -> Iterator[ProfileEntry]:
+    """Profiles in the folders of a top-level package, found without importing it."""
+    spec = importlib.util.find_spec(package) if "." not in package else None
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        yield from _from_path(Path(folder), layer)
+
+
+def _from_path(path: Path, layer: str) -> Iterator[ProfileEntry]:
+    """The profile of a file, or all of a folder; none if there is no such folder."""
+    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+    for file in files:
+        if not file.is_file():
+            continue
+        try:
+            profile = load_profile(file)
+        except ProfileError as error:
+            yield ProfileEntry(file.stem, layer, str(file), None, error)
+        else:
+            yield ProfileEntry(profile.name, layer, str(file), profile)
