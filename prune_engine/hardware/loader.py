@@ -50,7 +50,11 @@ def parse_profile(text: str, origin: str) -> HardwareProfile:
     _check_version(data, root, origin)
     try:
         # Through JSON, whose strict mode takes lists for tuples and names for enums, and nothing else.
-        return HardwareProfile.model_validate_json(json.dumps(data, default=str))
+        as_json = json.dumps(data, default=str)
+    except (ValueError, RecursionError) as error:
+        raise ProfileError("an alias contains itself", who=origin, remedy="Write it out.") from error
+    try:
+        return HardwareProfile.model_validate_json(as_json)
     except ValidationError as error:
         raise _as_profile_error(error, root, origin) from error
 
@@ -64,17 +68,15 @@ def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object]:
         root = loader.get_single_node()
         problems = [] if root is None else list(_node_problems(root, set()))
         if problems:
-            raise ProfileError(
-                "; ".join(f"line {line}: {problem}" for line, problem, _ in problems),
-                who=f"{origin}:{problems[0][0]}",
-                remedy=problems[0][2],
-            )
+            raise _profile_error(problems, origin)
         return root, None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f"{origin}:{mark.line + 1}" if mark else origin
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise ProfileError(f"not YAML: {problem}", who=place, remedy="Correct the syntax there.") from error
+    except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end
+        raise ProfileError(f"not YAML that can be read: {error}", who=origin) from error
     finally:
         loader.dispose()
 
@@ -90,14 +92,14 @@ def _node_problems(node: yaml.Node, seen: set[int]) -> Iterator[tuple[int, str, 
     if isinstance(node, yaml.MappingNode):
         lines: dict[str, int] = {}
         for key, value in node.value:
-            if key.value in lines:
-                first = lines[key.value]
-                yield (
-                    key.start_mark.line + 1,
-                    f"duplicate key {key.value!r}, first on line {first}",
-                    "Keep one of them.",
-                )
-            lines.setdefault(str(key.value), key.start_mark.line + 1)
+            here = key.start_mark.line + 1
+            if key.tag not in ("tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"):
+                yield here, f"key {key.value!r} is not text to YAML", "Put the key in quotes."
+            elif key.value in lines:
+                problem = f"duplicate key {key.value!r}, first on line {lines[key.value]}"
+                yield here, problem, "Keep one of them."
+            else:
+                lines[key.value] = here
             yield from _node_problems(value, seen)
     elif isinstance(node, yaml.SequenceNode):
         for item in node.value:
@@ -115,7 +117,7 @@ def _check_version(data: dict[object, object], root: yaml.Node | None, origin: s
     line = _line(root, ("schema_version",))
     if isinstance(version, int) and not isinstance(version, bool) and version > SCHEMA_VERSION:
         raise ProfileError(
-            f"line {line}: schema_version: written for a newer prune_engine",
+            "schema_version: written for a newer prune_engine",
             who=f"{origin}:{line}",
             got=version,
             expected=f"at most {SCHEMA_VERSION}",
@@ -127,13 +129,18 @@ def _as_profile_error(error: ValidationError, root: yaml.Node | None, origin: st
     found = []
     for detail in error.errors():
         problem, remedy = _explain(detail)
-        line = _line(root, detail["loc"])
         key = ".".join(str(part) for part in detail["loc"])
-        found.append((line, f"line {line}: {key}: {problem}" if key else f"line {line}: {problem}", remedy))
+        found.append((_line(root, detail["loc"]), f"{key}: {problem}" if key else problem, remedy))
+    return _profile_error(found, origin)
+
+
+def _profile_error(found: list[tuple[int, str, str]], origin: str) -> ProfileError:
+    """One error out of (line, problem, remedy), in the order of the lines."""
     found.sort(key=lambda item: item[0])
+    first, *others = found
     return ProfileError(
-        "; ".join(text for _, text, _ in found),
-        who=f"{origin}:{found[0][0]}",
+        "; ".join([first[1], *(f"line {line}: {problem}" for line, problem, _ in others)]),
+        who=f"{origin}:{first[0]}",
         remedy=" ".join(dict.fromkeys(remedy for _, _, remedy in found if remedy)),
     )
 
