@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+import time
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +72,24 @@ def connect(url: URL, wait_secs: float) -> Engine:
     return engine
 
 
-def use_write_ahead_log(engine: Engine) -> None:
+def use_write_ahead_log(engine: Engine, wait_secs: float) -> None:
     """Let readers and the writer work side by side. A file system that cannot do it keeps SQLite's own journal."""
-    if engine.dialect.name == "sqlite":
-        with engine.connect() as connection:
-            connection.connection.execute("PRAGMA journal_mode = WAL")
+    if engine.dialect.name != "sqlite":
+        return
+    deadline = time.monotonic() + wait_secs
+    with engine.connect() as pooled:
+        connection = pooled.connection
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                if "locked" not in str(error) or time.monotonic() >= deadline:
+                    raise
+            # Another process writes. This pragma does not wait for it as everything else does: taking the
+            # write lock does.
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
 
 
 def _set_up_sqlite(dbapi_connection: Any, _record: object) -> None:

@@ -45,7 +45,7 @@ class SqlStore(Store):
         try:
             with self._errors():
                 bring_up_to_date(self._engine, self.url)
-                use_write_ahead_log(self._engine)
+                use_write_ahead_log(self._engine, wait_secs)
         except BaseException:
             self._engine.dispose()
             raise
