@@ -1,1 +1,5 @@
-"""The command line, one file per verb."""
+"""The command line: `prune-engine VERB`, one file per verb."""
+
+from prune_engine.cli.app import main
+
+__all__ = ["main"]

@@ -1,0 +1,92 @@
+"""The entry point: verbs, the plugins' own verbs, and how an error leaves the program.
+
+Verbs import what they need when they run, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from prune_engine import __version__
+from prune_engine.cli import plugins, run, tune
+from prune_engine.errors import PruneEngineError
+
+_EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
+
+
+def main() -> None:
+    """Run the command line; a PruneEngineError becomes one message on stderr and its exit code."""
+    arguments = sys.argv[1:]
+    try:
+        app = make_app()
+        known = {command.name for command in app.registered_commands}
+        if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
+            _add_plugin_commands(app)
+        app(args=arguments, prog_name="prune-engine")
+    except PruneEngineError as error:
+        _print_error(str(error))
+        sys.exit(error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output went away; there is nobody left to tell.
+        sys.stderr.close()
+        sys.exit(1)
+
+
+def make_app() -> typer.Typer:
+    """The command line without plugins' verbs."""
+    app = typer.Typer(
+        name="prune-engine",
+        help="Find fast kernels for a model without trying the hopeless ones.",
+        epilog=_EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback()
+    def options(
+        version: Annotated[
+            bool,
+            typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True),
+        ] = False,
+    ) -> None:
+        pass
+
+    app.command("tune")(tune.tune)
+    app.command("run")(run.run)
+    app.command("plugins")(plugins.plugins)
+    return app
+
+
+def _add_plugin_commands(app: typer.Typer) -> None:
+    from prune_engine.config import EngineConfig
+    from prune_engine.plugins import PluginHost
+
+    host = PluginHost(EngineConfig())
+    host.load()
+    host.notify("register_commands", cli=app)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        typer.echo(f"prune-engine {__version__}")
+        raise typer.Exit
+
+
+def _print_error(message: str) -> None:
+    if sys.stderr.isatty():
+        from rich.console import Console
+
+        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escaped(message)}", soft_wrap=True)
+    else:
+        print(f"error: {message}", file=sys.stderr)
+
+
+def _escaped(message: str) -> str:
+    from rich.markup import escape
+
+    return escape(message)

@@ -1,0 +1,112 @@
+"""The end of a tuning run, for people and for machines."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from prune_engine.cli.progress import task_table
+from prune_engine.lifecycle import TaskSummary
+
+if TYPE_CHECKING:
+    from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
+
+_STOP_REASONS = {
+    "trials": "the trial budget is used up",
+    "seconds": "the time budget is used up",
+    "plateau": "no task improved any more",
+    "exhausted": "every candidate was measured",
+    "interrupted": "it was interrupted",
+    "nothing_to_tune": "no kernel has anything to choose",
+}
+
+
+def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
+    """The outcome as JSON values; times in seconds."""
+    return {
+        "model": str(request.model_path),
+        "model_digest": outcome.model.digest,
+        "run_id": outcome.run.run_id,
+        "n_threads": request.n_threads,
+        "seed": request.config.seed,
+        "stop_reason": outcome.run.stop_reason,
+        "n_new_measurements": outcome.run.n_new,
+        "elapsed_secs": outcome.run.elapsed_secs,
+        "is_tuned": outcome.is_tuned,
+        "artifact": str(outcome.artifact_dir),
+        "database": str(outcome.database_dir),
+        "store": outcome.store_url,
+        "comparison": outcome.comparison.as_json(),
+        "census": dict(outcome.run.census),
+        "not_applied": list(outcome.not_applied),
+        "notes": list(outcome.model.notes),
+        "tasks": [
+            {
+                "task_id": task.summary.task_id,
+                "name": task.summary.name,
+                "weight": task.summary.weight,
+                "space_size": task.summary.space_size,
+                "n_trials": task.summary.n_trials,
+                "n_valid": task.summary.n_valid,
+                "n_new": task.summary.n_new,
+                "default_secs": task.summary.default_secs,
+                "best_secs": task.summary.best_secs,
+                "best_candidate_id": task.summary.best_candidate_id,
+                "stop_reason": task.summary.stop_reason,
+                "failures": task.summary.failures,
+                "failure_examples": dict(task.failure_examples),
+            }
+            for task in outcome.run.tasks
+        ],
+    }
+
+
+def print_result(outcome: TuneOutcome) -> None:
+    """Tables on stdout: the tasks, what failed, and the whole model before and after."""
+    console = Console(highlight=False)
+    summaries = [task.summary for task in outcome.run.tasks]
+    tunable = sorted((t for t in summaries if t.space_size > 1), key=_cost_secs, reverse=True)
+    if tunable:
+        console.print(task_table(tunable))
+    without = len(summaries) - len(tunable)
+    if without:
+        console.print(f"{without} of {len(summaries)} kernels have nothing to choose and keep their default.")
+    if outcome.run.census:
+        listed = ", ".join(f"{kind}: {n}" for kind, n in sorted(outcome.run.census.items()))
+        console.print(f"failed candidates by reason: {listed}")
+    for name in outcome.not_applied:
+        console.print(f"warning: the best schedule of {name} could not be put into the model; it keeps its default")
+    console.print()
+    console.print(_model_table(outcome))
+    console.print(outcome.comparison.remark)
+    reason = _STOP_REASONS.get(outcome.run.stop_reason, outcome.run.stop_reason)
+    console.print(f"tuning ended after {outcome.run.elapsed_secs:.0f} s because {reason};", end=" ")
+    console.print(f"{outcome.run.n_new} new measurements")
+    if not outcome.is_tuned:
+        console.print("The untuned model was not beaten, so it is what was written.")
+    console.print(
+        f"written to {outcome.artifact_dir}; try: prune-engine run {outcome.artifact_dir}", soft_wrap=True
+    )
+
+
+def _model_table(outcome: TuneOutcome) -> Table:
+    comparison = outcome.comparison
+    table = Table(box=None, pad_edge=False)
+    table.add_column("whole model")
+    for name in ("median", "spread", "against untuned"):
+        table.add_column(name, justify="right")
+    untuned = comparison.latencies["untuned"].median_secs
+    for name, latency in comparison.latencies.items():
+        table.add_row(
+            name,
+            f"{latency.median_secs * 1e3:.3f} ms",
+            f"{latency.low_secs * 1e3:.3f} - {latency.high_secs * 1e3:.3f}",
+            f"{untuned / latency.median_secs:.2f}x",
+        )
+    return table
+
+
+def _cost_secs(task: TaskSummary) -> float:
+    return task.weight * (task.default_secs or 0.0)

@@ -1,0 +1,159 @@
+"""`prune-engine tune MODEL.onnx`: from a model file to a faster one."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from prune_engine.lifecycle import Observer
+    from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
+
+#: What a plain `prune-engine tune model.onnx` may take.
+_DEFAULT_SECS = 300.0
+
+
+def tune(
+    model: Annotated[Path, typer.Argument(help="The ONNX file.", show_default=False)],
+    out: Annotated[Path | None, typer.Option(help="Folder for the result.", show_default="tuned/MODEL")] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Shape of an input, x=1x3x224x224; may be repeated.")
+    ] = None,
+    dim: Annotated[
+        list[str] | None, typer.Option(help="Size of a symbolic dimension, batch=1; may be repeated.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=1, help="Time budget for tuning.", show_default="300, if no --trials")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=0, help="Measured candidates in all, earlier runs on the store included.")
+    ] = None,
+    target: Annotated[str, typer.Option(help="TVM target: native, 'llvm -mcpu=...', or JSON.")] = "native",
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads a kernel runs on.", show_default="usable cores")
+    ] = None,
+    profile: Annotated[str, typer.Option(help="Hardware profile: auto, a name, or a YAML file.")] = "auto",
+    store: Annotated[
+        str | None, typer.Option(help="Where measurements are kept: file or URL.", show_default="user data folder")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of every random draw.")] = 0,
+    batch: Annotated[int, typer.Option(min=1, help="Candidates per batch.")] = 16,
+    build_timeout: Annotated[float | None, typer.Option(min=0.1, help="Seconds one build may take.")] = None,
+    run_timeout: Annotated[float | None, typer.Option(min=0.1, help="Seconds one candidate may run.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory a candidate may use, as 8G.")] = None,
+    flush_cache: Annotated[bool, typer.Option(help="Flush the caches before each timed call.")] = False,
+    explorer: Annotated[str, typer.Option(help="Explorer to use.")] = "explore.uniform",
+    verifier: Annotated[str, typer.Option(help="Verifier to use, or none.")] = "lightgbm.decisions",
+    selector: Annotated[str, typer.Option(help="Selector to use.")] = "select.epsilon-greedy",
+    disable_rule: Annotated[list[str] | None, typer.Option(help="Rule to leave out; may be repeated.")] = None,
+    block: Annotated[list[str] | None, typer.Option(help="Plugin not to load; may be repeated.")] = None,
+    plugin: Annotated[list[Path] | None, typer.Option(help="Plugin file to load too; may be repeated.")] = None,
+    strict: Annotated[bool, typer.Option(help="Stop at the first plugin that fails.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Result as JSON on stdout, progress as JSON lines on stderr.")
+    ] = False,
+) -> None:
+    """Tune a model for this machine's processor and write a faster one.
+
+    The result folder holds model.so and metadata.json (for `prune-engine run` or plain TVM), a
+    MetaSchedule database, and result.json. The same command again never measures a candidate twice.
+    """
+    from prune_engine.cli.options import (
+        ask_for_open_dimensions,
+        parse_bytes,
+        parse_dim,
+        parse_shape,
+        usable_cores,
+    )
+    from prune_engine.config import EngineConfig
+    from prune_engine.metaschedule.tune import TuneRequest, tune_model
+
+    config = EngineConfig.of(
+        n_trials=trials,
+        budget_secs=_DEFAULT_SECS if seconds is None and trials is None else seconds,
+        batch_size=batch,
+        seed=seed,
+        explorer=explorer,
+        verifier=None if verifier == "none" else verifier,
+        selector=selector,
+        disabled_rules=tuple(disable_rule or ()),
+        blocked_plugins=tuple(block or ()),
+        plugin_files=tuple(plugin or ()),
+        strict=strict,
+    )
+    shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
+    shapes, dims = ask_for_open_dimensions(model, shapes, dims)
+    request = TuneRequest(
+        model_path=model,
+        out_dir=out or Path("tuned") / model.stem,
+        n_threads=threads or usable_cores(),
+        config=config,
+        target=target,
+        profile=profile,
+        store_url=store,
+        shapes=shapes,
+        dims=dims,
+        build_timeout_secs=build_timeout,
+        run_timeout_secs=run_timeout,
+        memory_limit_bytes=parse_bytes(memory, "--memory") if memory else None,
+        flush_cache=flush_cache,
+    )
+    with _stop_on_signals() as should_stop, _observer(quiet, as_json) as observer:
+        outcome = tune_model(request, observer=observer, should_stop=should_stop)
+    _report(request, outcome, as_json)
+
+
+@contextmanager
+def _stop_on_signals() -> Iterator[Callable[[], bool]]:
+    """SIGINT and SIGTERM ask for an orderly end; a second one ends the program at once."""
+    asked: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        print("stopping after this batch; once more to stop at once", file=sys.stderr, flush=True)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
+    from prune_engine.cli.progress import JsonProgress, LineProgress, LiveProgress
+    from prune_engine.lifecycle import SilentObserver
+
+    if quiet:
+        yield SilentObserver()
+    elif as_json:
+        yield JsonProgress()
+    elif sys.stderr.isatty():
+        from rich.console import Console
+
+        with LiveProgress(Console(stderr=True)) as live:
+            yield live
+    else:
+        yield LineProgress(sys.stderr)
+
+
+def _report(request: TuneRequest, outcome: TuneOutcome, as_json: bool) -> None:
+    from prune_engine.cli.results import as_record, print_result
+
+    record = as_record(request, outcome)
+    (request.out_dir / "result.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        typer.echo(json.dumps(record))
+    else:
+        print_result(outcome)

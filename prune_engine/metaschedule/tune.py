@@ -1,0 +1,236 @@
+"""From an ONNX file to a tuned artefact: import, tune, apply, compile, check, compare."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from prune_engine.config import EngineConfig
+from prune_engine.engine import Engine
+from prune_engine.errors import ModelImportError
+from prune_engine.hardware.registry import ProfileRegistry
+from prune_engine.lifecycle import Observer, RunResult, SilentObserver
+from prune_engine.plugins import PluginHost
+from prune_engine.store.base import Store
+from prune_engine.store.open import open_store
+
+if TYPE_CHECKING:
+    from prune_engine.hardware.schema import HardwareProfile
+    from prune_engine.metaschedule.importers import ImportedModel
+    from prune_engine.metaschedule.model_timing import ModelComparison
+    from prune_engine.metaschedule.workbench import TvmWorkbench
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest:
+    """Everything `tune` needs. ``n_threads`` is both what is tuned for and what the artefact runs on."""
+
+    model_path: Path
+    out_dir: Path
+    n_threads: int
+    config: EngineConfig
+    target: str = "native"
+    profile: str = "auto"
+    store_url: str | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    build_timeout_secs: float | None = None
+    run_timeout_secs: float | None = None
+    memory_limit_bytes: int | None = None
+    flush_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TuneOutcome:
+    """What was achieved. ``is_tuned`` is False when the untuned model ships because it was not beaten.
+
+    ``not_applied`` names tasks whose winner could not be put into the model.
+    """
+
+    model: ImportedModel
+    run: RunResult
+    comparison: ModelComparison
+    artifact_dir: Path
+    database_dir: Path
+    store_url: str
+    is_tuned: bool
+    not_applied: tuple[str, ...]
+
+
+def tune_model(
+    request: TuneRequest,
+    *,
+    observer: Observer | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> TuneOutcome:
+    """Tune a model and write the artefact, its MetaSchedule database and its metadata to ``out_dir``.
+
+    Raises the errors of each step: ModelImportError, TargetError, ConfigError, StoreError, OutputError,
+    MeasureServerError, NothingMeasuredError (after the store was written) and NumericsError.
+    """
+    observer = observer or SilentObserver()
+    from prune_engine.metaschedule.artifact import check_writable
+    from prune_engine.metaschedule.targets import resolve_target
+
+    check_writable(request.out_dir)
+    host = PluginHost(request.config)
+    host.load()
+    profile = _profile(request, host)
+    observer.on_status("starting the compiler")
+    target = resolve_target(request.target, request.n_threads)
+    store = _open_store(request, host)
+    try:
+        # Preloads in processes of its own while the model is imported here.
+        with _workbench(request, target, profile) as workbench:
+            observer.on_status(f"importing {request.model_path.name}")
+            model = _import(request, target)
+            engine = Engine(
+                request.config,
+                workbench,
+                store,
+                profile,
+                host=host,
+                observer=observer,
+                should_stop=should_stop,
+                manifest=_manifest(request, target, model),
+            )
+            run = engine.run(model.tasks)
+            database_dir = _write_database(request, model, store, workbench)
+        return _finish(request, target, model, run, database_dir, store.url, observer)
+    finally:
+        store.close()
+
+
+def _profile(request: TuneRequest, host: PluginHost) -> HardwareProfile:
+    registry = ProfileRegistry(computed=host.collect("register_hardware_profiles"))
+    return registry.resolve(request.profile, n_threads=request.n_threads)
+
+
+def _open_store(request: TuneRequest, host: PluginHost) -> Store:
+    opened = host.first("open_store", url=request.store_url) if request.store_url else None
+    return opened if isinstance(opened, Store) else open_store(request.store_url)
+
+
+def _workbench(request: TuneRequest, target: str, profile: HardwareProfile) -> TvmWorkbench:
+    from prune_engine.metaschedule.measure import MeasureSettings
+    from prune_engine.metaschedule.workbench import TvmWorkbench
+
+    given = {
+        "build_timeout_secs": request.build_timeout_secs,
+        "run_timeout_secs": request.run_timeout_secs,
+        "memory_limit_bytes": request.memory_limit_bytes,
+    }
+    settings = MeasureSettings(
+        target=target,
+        n_threads=request.n_threads,
+        flush_cache=request.flush_cache,
+        seed=request.config.seed,
+        **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
+    )
+    return TvmWorkbench(settings, profile.digest())
+
+
+def _import(request: TuneRequest, target: str) -> ImportedModel:
+    from prune_engine.metaschedule.importers import import_onnx
+
+    model = import_onnx(request.model_path, target=target, shapes=request.shapes, dims=request.dims)
+    if not model.tasks:
+        raise ModelImportError(
+            "nothing to tune: the model has no kernel",
+            who=str(request.model_path),
+            expected="at least one operator that is not folded away",
+            remedy="Check that the right file was given.",
+        )
+    return model
+
+
+def _manifest(request: TuneRequest, target: str, model: ImportedModel) -> Mapping[str, object]:
+    import os
+    import platform
+
+    import lightgbm
+    import numpy as np
+    import onnx
+    import tvm
+
+    return {
+        "model": str(request.model_path),
+        "model_digest": model.digest,
+        "target": target,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "load_average": list(os.getloadavg()),
+        "versions": {
+            "tvm": tvm.__version__,
+            "numpy": np.__version__,
+            "lightgbm": lightgbm.__version__,
+            "onnx": onnx.__version__,
+        },
+    }
+
+
+def _write_database(request: TuneRequest, model: ImportedModel, store: Store, workbench: TvmWorkbench) -> Path:
+    """All comparable measurements as a MetaSchedule database that stock TVM can apply."""
+    from prune_engine.metaschedule.database import TaskRecords, write_tuning_records
+
+    directory = request.out_dir / "database"
+    entries = [
+        TaskRecords(task, store.candidates(task.task_id, workbench.device_name(), workbench.n_threads()))
+        for task in model.tasks
+    ]
+    write_tuning_records(directory, entries)
+    return directory
+
+
+def _finish(
+    request: TuneRequest,
+    target: str,
+    model: ImportedModel,
+    run: RunResult,
+    database_dir: Path,
+    store_url: str,
+    observer: Observer,
+) -> TuneOutcome:
+    from prune_engine.metaschedule.apply import Winner, compile_model
+    from prune_engine.metaschedule.artifact import save_artifact
+    from prune_engine.metaschedule.model_timing import time_models
+
+    winners = [Winner(t.summary.task_id, t.trace_json) for t in run.tasks if t.trace_json is not None]
+    observer.on_status("compiling the tuned and the untuned model")
+    untuned = compile_model(model, [], target)
+    tuned = compile_model(model, winners, target) if winners else untuned
+    common = {"run_id": run.run_id, "created_at": time.time(), "n_tuned_tasks": len(winners)}
+    with TemporaryDirectory(prefix="prune-engine-") as scratch:
+        dirs = {"untuned": Path(scratch) / "untuned", "tuned": Path(scratch) / "tuned"}
+        for name, compiled in (("untuned", untuned), ("tuned", tuned)):
+            save_artifact(
+                compiled.executable, model, dirs[name], n_threads=request.n_threads, target=target, manifest=common
+            )
+        observer.on_status("checking the outputs and timing the whole model")
+        comparison = time_models(dirs, model, n_threads=request.n_threads, seed=request.config.seed)
+        comparison.raise_if_wrong()
+        is_tuned = bool(winners) and comparison.is_faster
+        chosen = tuned if is_tuned else untuned
+        save_artifact(
+            chosen.executable,
+            model,
+            request.out_dir,
+            n_threads=request.n_threads,
+            target=target,
+            manifest={**common, "is_tuned": is_tuned, "comparison": comparison.as_json()},
+        )
+    names = {task.task_id: task.name for task in model.tasks}
+    return TuneOutcome(
+        model=model,
+        run=run,
+        comparison=comparison,
+        artifact_dir=request.out_dir,
+        database_dir=database_dir,
+        store_url=store_url,
+        is_tuned=is_tuned,
+        not_applied=tuple(names.get(task_id, task_id) for task_id in tuned.not_applied),
+    )
