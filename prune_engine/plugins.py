@@ -80,6 +80,8 @@ class PluginHost:
         self._owners: dict[str, tuple[str, str]] = {}
         #: Plugins whose hooks are not called any more.
         self._aside: set[str] = set()
+        #: Plugin and hook of notifications that raised: recorded once, not every time.
+        self._broken_observers: set[tuple[str, str]] = set()
         self._is_loaded = False
 
     @property
@@ -155,8 +157,11 @@ class PluginHost:
             self._tell(impl, hook, arguments)
 
     def fail(self, plugin: str, why: str, *, cause: BaseException | None = None) -> None:
-        """Set a plugin aside, on behalf of the engine. Raises PluginError with ``config.strict``."""
-        self._set_aside(plugin, why, cause)
+        """Record, on behalf of the engine, that a plugin's strategy failed and was set aside.
+
+        The plugin's other strategies and its hooks go on. Raises PluginError with ``config.strict``.
+        """
+        self._record_failure(plugin, why, cause)
 
     def _load(self, source: PluginSource) -> None:
         name = source.name
@@ -221,10 +226,14 @@ class PluginHost:
         self._owners.update((name, (plugin, hook)) for name in names)
 
     def _tell(self, impl: pluggy.HookImpl, hook: str, arguments: Mapping[str, object]) -> None:
+        plugin = impl.plugin_name
         try:
             _invoke(impl, arguments)
         except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            self._record_failure(impl.plugin_name, _why(error, hook), error)
+            is_first = (plugin, hook) not in self._broken_observers
+            self._broken_observers.add((plugin, hook))
+            if is_first or self._config.strict:
+                self._record_failure(plugin, _why(error, hook), error)
 
     def _set_aside(
         self,
@@ -243,17 +252,13 @@ class PluginHost:
         cause: BaseException | None,
         status: PluginStatus = PluginStatus.FAILED,
     ) -> None:
-        blank = PluginRecord(plugin, None, None, (), PluginStatus.LOADED)
-        before = self._records.get(plugin, blank)
-        record = replace(before, status=status, detail=why)
-        is_news = before.status is PluginStatus.LOADED
-        if is_news:  # the first failure is the one to look at; what follows is often its consequence
-            self._records[plugin] = record
+        before = self._records.get(plugin) or PluginRecord(plugin, None, None, (), PluginStatus.LOADED)
+        record = replace(before, status=status, detail="; ".join(filter(None, (before.detail, why))))
+        self._records[plugin] = record
         if self._config.strict:
             remedy = "Repair or install it, leave it out (blocked_plugins), or run without strict."
-            raise PluginError(record.summary, who=f"plugin {plugin!r}", remedy=remedy) from cause
-        if is_news:
-            self.notify("plugin_failed", record=record)
+            raise PluginError(f"{status.value}: {why}", who=f"plugin {plugin!r}", remedy=remedy) from cause
+        self.notify("plugin_failed", record=record)
 
 
 def _invoke(impl: pluggy.HookImpl, arguments: Mapping[str, object]) -> object:

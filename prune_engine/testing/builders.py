@@ -64,9 +64,7 @@ def make_space(task: TuningTask | None = None) -> DesignSpace:
     )
 
 
-def make_batch(
-    n: int = 8, *, space: DesignSpace | None = None, sketch: int = 0, seed: int = 0
-) -> CandidateBatch:
+def make_batch(n: int = 8, *, space: DesignSpace | None = None, sketch: int = 0, seed: int = 0) -> CandidateBatch:
     """Make a batch of ``n`` candidates drawn at random, with ``seed``, from what one sketch still allows.
 
     With ``n`` up to the sketch's size they are distinct, so fewer come back than asked for only if the

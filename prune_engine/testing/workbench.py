@@ -143,9 +143,7 @@ class FakeWorkbench:
         self._check_open()
         ids = [c.candidate_id if c else DEFAULT_CANDIDATE for c in candidates]
         errors = tuple(self._error(space.task, i) for i in ids)
-        truth = [
-            self._latency_secs(space, c) if c else self.default_latency_secs(space.task) for c in candidates
-        ]
+        truth = [self._latency_secs(space, c) if c else self.default_latency_secs(space.task) for c in candidates]
         secs = tuple(
             () if error else self._repeats(space.task, i, latency, 9, "compare")
             for i, latency, error in zip(ids, truth, errors, strict=True)
@@ -220,9 +218,7 @@ class FakeWorkbench:
 
     def _rng(self, task: TuningTask, candidate_id: str, purpose: str) -> np.random.Generator:
         text = f"{self._seed}|{task.task_id}|{candidate_id}|{purpose}"
-        return np.random.default_rng(
-            int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-        )
+        return np.random.default_rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
 
 
 def _row_penalties(variable: Variable) -> NDArray[np.float64]:

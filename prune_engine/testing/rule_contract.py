@@ -1,0 +1,96 @@
+"""What every Rule must do, as a pytest class. Subclass it and give it your rule.
+
+class TestMyRule(RuleContract):
+    @pytest.fixture
+    def rule(self):
+        return MyRule()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from prune_engine.contracts import check_mask, check_restriction
+from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.space import DesignSpace
+from prune_engine.strategies import Rule
+from prune_engine.testing.builders import make_batch, make_space
+from prune_engine.testing.checks import check_name, snapshot
+from prune_engine.testing.profiles import make_profile
+from prune_engine.verdicts import RuleKind
+
+
+class RuleContract:
+    """Override ``rule``; override ``space``, ``profile`` and ``symbols`` if it needs particular ones."""
+
+    @pytest.fixture
+    def rule(self) -> Rule:
+        """The rule under test."""
+        raise NotImplementedError("give the contract a rule")
+
+    @pytest.fixture
+    def space(self) -> DesignSpace:
+        """A space that the rule can judge."""
+        return make_space()
+
+    @pytest.fixture
+    def profile(self) -> HardwareProfile:
+        """A device with the limits the rule reads."""
+        return make_profile()
+
+    @pytest.fixture
+    def symbols(self) -> Mapping[str, float]:
+        """Symbols of a dropped candidate, as ``reason`` is given them."""
+        return {}
+
+    def test_name_and_kind(self, rule: Rule, profile: HardwareProfile) -> None:
+        """A dotted name, a kind, an order, and profile fields that exist."""
+        check_name(rule)
+        assert isinstance(rule.kind, RuleKind), f"kind is {rule.kind!r}, not a RuleKind"
+        assert isinstance(rule.order, int), f"order is {rule.order!r}, not an int"
+        for path in rule.hardware_basis:
+            profile.value(path)
+
+    @pytest.mark.parametrize("n", [0, 1, 100])
+    def test_mask_is_bool_n(self, rule: Rule, space: DesignSpace, profile: HardwareProfile, n: int) -> None:
+        """One bool per candidate, in a batch of any length."""
+        for sketch in range(len(space.sketches)):
+            batch = make_batch(100, space=space, sketch=sketch).take(np.arange(n))
+            check_mask(rule.name, rule.mask(batch, profile), n)
+
+    def test_mask_looks_at_each_candidate_alone(
+        self, rule: Rule, space: DesignSpace, profile: HardwareProfile
+    ) -> None:
+        """The order and the company of candidates make no difference, nor does asking twice."""
+        for sketch in range(len(space.sketches)):
+            batch = make_batch(60, space=space, sketch=sketch)
+            mask = rule.mask(batch, profile).copy()
+            order = np.random.default_rng(1).permutation(len(batch))[: len(batch) // 2]
+            again = rule.mask(batch.take(order), profile)
+            assert again.tolist() == mask[order].tolist(), "a candidate's verdict depends on its batch"
+            assert rule.mask(batch, profile).tolist() == mask.tolist(), "asking twice gives two answers"
+
+    def test_inputs_are_not_changed(self, rule: Rule, space: DesignSpace, profile: HardwareProfile) -> None:
+        """Batch, space and profile stay as they were."""
+        batch = make_batch(20, space=space)
+        before = snapshot(space, batch)
+        rule.mask(batch, profile)
+        rule.restrict(space, profile)
+        assert snapshot(space, batch) == before, "the rule changed its input"
+
+    def test_restriction_fits_the_space(self, rule: Rule, space: DesignSpace, profile: HardwareProfile) -> None:
+        """None, or bool (m,) for variables of the space; never more than there was, never nothing."""
+        cut = rule.restrict(space, profile)
+        if cut is not None:
+            smaller = space.restrict(check_restriction(rule.name, cut, space))
+            assert 0 < smaller.size <= space.size, f"cut {space.size} candidates down to {smaller.size}"
+
+    def test_reason_is_one_clause(self, rule: Rule, symbols: Mapping[str, float], profile: HardwareProfile) -> None:
+        """Non-empty text on one line."""
+        reason = rule.reason(symbols, profile)
+        assert isinstance(reason, str), f"reason is {reason!r}, not text"
+        assert reason.strip(), "reason is empty"
+        assert "\n" not in reason, f"reason has several lines: {reason!r}"
