@@ -1,0 +1,88 @@
+"""The documentation is true: code blocks run, commands parse, hooks and exit codes are those of the code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer.main
+
+from prune_engine import errors, hookspecs
+from prune_engine.cli.app import make_app
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(language: str) -> list[tuple[str, str]]:
+    return [
+        (f"{page.relative_to(ROOT)}:{number}", body)
+        for page in PAGES
+        for number, (kind, body) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
+        if kind == language
+    ]
+
+
+@pytest.mark.parametrize(("place", "code"), blocks("python"))
+def test_python_block_runs(place: str, code: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, f"{place}: {done.stderr}"
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    found = []
+    for place, body in blocks("bash"):
+        for line in body.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["prune-engine"]:
+                found.append((f"{place} {line.strip()}", words[1:]))
+    return found
+
+
+@pytest.mark.parametrize(("place", "words"), commands())
+def test_command_parses(place: str, words: list[str]) -> None:
+    """Every verb and option in the documentation exists and takes what is written there."""
+    group = typer.main.get_command(make_app())
+    verb = group.commands.get(words[0])  # type: ignore[attr-defined]
+    assert verb is not None, place
+    verb.make_context(words[0], list(words[1:]))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)#]+?)\)", page.read_text(encoding="utf-8")):
+        if not link.startswith("http"):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
+
+
+def test_every_hook_is_documented_with_its_arguments() -> None:
+    text = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
+    for name, hook in vars(hookspecs).items():
+        if hasattr(hook, f"{hookspecs.PROJECT}_spec"):
+            signature = f"`{name}({', '.join(inspect.signature(hook).parameters)})`"
+            assert signature in text, f"docs/plugins.md lacks {signature}"
+
+
+def test_every_exit_code_is_documented() -> None:
+    text = (ROOT / "docs" / "quickstart.md").read_text(encoding="utf-8")
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", text, re.MULTILINE)}
+    codes = {
+        error.exit_code
+        for error in vars(errors).values()
+        if isinstance(error, type) and issubclass(error, errors.PruneEngineError)
+    }
+    assert documented == codes | {0}
+
+
+def test_readme_begins_with_the_two_commands() -> None:
+    language, body = BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))[0]
+    assert language == "bash"
+    assert [line.split("#")[0].strip() for line in body.strip().splitlines()] == ["make demo", "make test"]
