@@ -1,0 +1,176 @@
+"""One server process at a time, from the pool's side: start, talk, notice its death, replace, end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import site
+import socket
+import subprocess
+import sys
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from prune_engine.errors import MeasureServerError
+from prune_engine.metaschedule.measure.jobs import JobResult
+from prune_engine.metaschedule.measure.linux import COOKIE_VARIABLE, kill_marked
+from prune_engine.metaschedule.measure.protocol import Cancel, Configure, Done, Order, Ready, ToServer, Wait
+from prune_engine.metaschedule.measure.settings import MeasureSettings
+
+_MODULE = "prune_engine.metaschedule.measure.server"
+_LOG = "server.log"
+
+
+class ServerDiedError(Exception):
+    """The server's process ended while it was needed; the text is what is known about why."""
+
+
+class ServerClient:
+    """The connection to the current server process."""
+
+    def __init__(self, settings: MeasureSettings, folder: Path) -> None:
+        self._settings = settings
+        self._folder = folder
+        self._is_ready = False
+        self._start()
+
+    def _start(self) -> None:
+        ours, theirs = socket.socketpair()
+        try:
+            with (self._folder / _LOG).open("wb") as log:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", _MODULE, str(theirs.fileno())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=[theirs.fileno()],
+                    # Out of the terminal's reach: Ctrl-C must reach the engine alone, which then decides.
+                    start_new_session=True,
+                    # An empty folder: modules that lie in the user's folder must not shadow others.
+                    cwd=self._folder,
+                    env=_environment(self._settings, self._folder),
+                )
+        except OSError as error:
+            ours.close()
+            raise MeasureServerError(
+                "the measurement server cannot be started", who=sys.executable, got=str(error)
+            ) from error
+        finally:
+            theirs.close()
+        self._connection = Connection(ours.detach())
+        self._is_ready = False
+        with contextlib.suppress(ServerDiedError):  # the first use reports it
+            self._send(Configure(self._settings, str(self._folder)))
+
+    def submit(self, order: Order) -> None:
+        """Give the server an order. Raises ServerDiedError."""
+        self._await_ready()
+        self._send(order)
+
+    def wait_for_result(self, batch: int) -> JobResult:
+        """Sleep until one order of a batch is through. Raises ServerDiedError."""
+        self._await_ready()
+        self._send(Wait())
+        while True:
+            message = self._receive()
+            # A reply that crossed our Cancel belongs to an earlier batch, and answers an earlier Wait.
+            if isinstance(message, Done) and message.batch == batch:
+                return message.result
+
+    def cancel(self) -> None:
+        """Drop all orders of the server."""
+        with contextlib.suppress(ServerDiedError):  # then they are dropped too
+            self._send(Cancel())
+
+    def restart(self) -> None:
+        """Clear up after the old server and start a new one. Raises MeasureServerError."""
+        self._end()
+        self._start()
+
+    def close(self) -> None:
+        """End the server and everything it started."""
+        self._end()
+
+    def _await_ready(self) -> None:
+        if self._is_ready:
+            return
+        if not self._poll(self._settings.start_timeout_secs):
+            raise MeasureServerError(
+                "the measurement server did not get ready",
+                who="measurement",
+                expected=f"within {self._settings.start_timeout_secs:g} s",
+                got=self._last_words(),
+            )
+        message = self._receive()
+        if isinstance(message, Ready) and message.problem is not None:
+            raise MeasureServerError("the measurement server cannot work", who="measurement", got=message.problem)
+        self._is_ready = True
+
+    def _poll(self, secs: float) -> bool:
+        try:
+            return self._connection.poll(secs)
+        except OSError as error:
+            raise ServerDiedError(self._last_words()) from error
+
+    def _send(self, message: ToServer) -> None:
+        try:
+            self._connection.send(message)
+        except OSError as error:
+            raise ServerDiedError(self._last_words()) from error
+        except BaseException:
+            # Interrupted in the middle of a message: nothing sensible can follow on this line.
+            self._process.kill()
+            raise
+
+    def _receive(self) -> object:
+        try:
+            return self._connection.recv()
+        except (OSError, EOFError) as error:
+            raise ServerDiedError(self._last_words()) from error
+        except BaseException:
+            self._process.kill()
+            raise
+
+    def _end(self) -> None:
+        self._connection.close()
+        try:
+            self._process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        kill_marked(str(self._folder))
+
+    def _last_words(self) -> str:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=1)
+        code = self._process.returncode
+        if code is None:
+            how = "still running"
+        elif code < 0:
+            how = f"killed by {signal.Signals(-code).name}"
+        else:
+            how = f"exit status {code}"
+        with contextlib.suppress(OSError):
+            lines = (self._folder / _LOG).read_text(errors="replace").strip().splitlines()
+            if lines:
+                how += f", said: {lines[-1][:500]}"
+        return how
+
+
+def _environment(settings: MeasureSettings, folder: Path) -> dict[str, str]:
+    environment = dict(os.environ)
+    environment[COOKIE_VARIABLE] = str(folder)
+    # TVM reads this when its thread pool starts, which happens in each run child.
+    environment["TVM_NUM_THREADS"] = str(settings.n_threads)
+    if settings.pin_cpus:
+        # TVM would bind its workers to processors counted from 0, whether we may use those or not.
+        environment["TVM_BIND_THREADS"] = "0"
+    # A process with threads cannot be forked safely, and numpy's would start at import.
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        environment[name] = "1"
+    package_parent = str(Path(__file__).resolve().parents[3])
+    if package_parent not in (*site.getsitepackages(), site.getusersitepackages()):
+        paths = [str(Path(p).resolve()) for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p]
+        environment["PYTHONPATH"] = os.pathsep.join([*paths, package_parent])
+    return environment

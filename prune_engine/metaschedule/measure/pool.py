@@ -1,0 +1,237 @@
+"""The pool as the engine's process sees it: orders in, results out, whatever happens to the server."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TypeVar
+
+from prune_engine.errors import MeasureServerError
+from prune_engine.measurement import MeasureError, MeasureErrorKind
+from prune_engine.metaschedule.measure.client import ServerClient, ServerDiedError
+from prune_engine.metaschedule.measure.jobs import Job, JobResult
+from prune_engine.metaschedule.measure.protocol import Order, RunMode
+from prune_engine.metaschedule.measure.settings import MeasureSettings
+from prune_engine.metaschedule.measure.tempdirs import PoolFolder, create_pool_folder
+
+#: Orders given out beyond the number of builders: one kernel being timed, one getting ready, one in reserve.
+_N_AHEAD = 3
+#: Deaths of the server without a single result in between after which we give up.
+_MAX_DEATHS_IN_A_ROW = 4
+
+_Self = TypeVar("_Self", bound="MeasurePool")
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    folder: str
+    arg_shapes: tuple[tuple[int, ...], ...]
+    arg_dtypes: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Orders on their way; ``suspects`` were in flight when a server died and are tried again, one by one."""
+
+    number: int
+    in_flight: dict[str, Order] = field(default_factory=dict)
+    suspects: list[Order] = field(default_factory=list)
+    n_deaths: int = 0
+
+
+class MeasurePool:
+    """Builds and runs kernels in processes that may die without harm. Use it as a context manager.
+
+    Not thread-safe, and only one ``measure`` can be under way at a time. No kernel, however bad, raises
+    through these methods; only MeasureServerError does, when the server cannot be kept alive.
+    """
+
+    def __init__(self, settings: MeasureSettings) -> None:
+        self._settings = settings
+        self._folder: PoolFolder | None = None
+        self._client: ServerClient | None = None
+        self._tasks: dict[str, _Task] = {}
+        self._n_batches = 0
+
+    def __enter__(self: _Self) -> _Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Start the server and return at once: it loads the compiler in the background. Idempotent.
+
+        Raises MeasureServerError if the temporary folder or the process cannot be made.
+        """
+        if self._client is not None:
+            return
+        if self._folder is None:
+            try:
+                self._folder = create_pool_folder()
+            except OSError as error:
+                raise MeasureServerError(
+                    f"no temporary folder can be made ({error})",
+                    who="measurement",
+                    remedy="Free space there or point TMPDIR elsewhere.",
+                ) from error
+        self._client = ServerClient(self._settings, self._folder.path)
+
+    def open_task(
+        self,
+        task_id: str,
+        job: Job,
+        arg_shapes: Sequence[Sequence[int]],
+        arg_dtypes: Sequence[str],
+    ) -> JobResult:
+        """Build and run a task's default schedule; its outputs become the reference of the task.
+
+        The job's ``main`` takes one buffer per shape and dtype. Raises MeasureServerError.
+        """
+        name = hashlib.blake2b(task_id.encode(), digest_size=12).hexdigest()
+        self.start()
+        assert self._folder is not None
+        self._tasks[task_id] = _Task(
+            str(self._folder.path / "tasks" / name),
+            tuple(tuple(int(extent) for extent in shape) for shape in arg_shapes),
+            tuple(arg_dtypes),
+        )
+        batch = self._new_batch()
+        return next(iter(self._drive(batch, iter([self._order(batch, task_id, job, RunMode.REFERENCE)]), 1)))
+
+    def measure(self, task_id: str, jobs: Iterable[Job], incumbent_secs: float | None) -> Iterator[JobResult]:
+        """Build and run jobs, yielding each result when it is there; ``jobs`` is consumed as needed.
+
+        ``incumbent_secs`` is the best latency known for the task: clearly slower kernels are timed only
+        roughly. It falls as better ones are found. Closing the iterator drops what is under way.
+        Raises ValueError for a task that was not opened, and MeasureServerError.
+        """
+        if task_id not in self._tasks:
+            raise ValueError(f"task {task_id!r} was not opened: measure its default schedule first")
+        return self._measure(task_id, jobs, incumbent_secs)
+
+    def _measure(self, task_id: str, jobs: Iterable[Job], incumbent_secs: float | None) -> Iterator[JobResult]:
+        batch = self._new_batch()
+        best = [incumbent_secs]
+        orders = (self._order(batch, task_id, job, RunMode.STAGED, incumbent_secs=best[0]) for job in jobs)
+        for result in self._drive(batch, orders, self._settings.n_builders + _N_AHEAD):
+            # Noisy ones count too: other load only makes a kernel look slower than it is.
+            latency = result.latency_secs
+            if latency is not None and (best[0] is None or latency < best[0]):
+                best[0] = latency
+            yield result
+
+    def compare(self, task_id: str, jobs: Sequence[Job], n_repeats: int = 8) -> list[JobResult]:
+        """Time kernels against each other: repeat r of all of them, in changing order, then repeat r + 1.
+
+        Returns one result per job, in order; ``run_secs[r]`` of all of them belong together. Raises
+        ValueError for a task that was not opened, and MeasureServerError.
+        """
+        if task_id not in self._tasks:
+            raise ValueError(f"task {task_id!r} was not opened: measure its default schedule first")
+        batch = self._new_batch()
+        orders = [self._order(batch, task_id, job, RunMode.PAIRED, n_repeats=n_repeats) for job in jobs]
+        results = {result.job_id: result for result in self._drive(batch, iter(orders), len(orders))}
+        return [results[job.job_id] for job in jobs]
+
+    def close(self) -> None:
+        """End every process and remove every file. Idempotent."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
+        self._tasks.clear()
+
+    def _new_batch(self) -> _Batch:
+        self._n_batches += 1
+        return _Batch(self._n_batches)
+
+    def _order(
+        self,
+        batch: _Batch,
+        task_id: str,
+        job: Job,
+        mode: RunMode,
+        *,
+        incumbent_secs: float | None = None,
+        n_repeats: int = 0,
+    ) -> Order:
+        task = self._tasks[task_id]
+        patience = self._settings.default_schedule_patience if mode is RunMode.REFERENCE else 1.0
+        return Order(
+            batch=batch.number,
+            job=job,
+            mode=mode,
+            task_folder=task.folder,
+            arg_shapes=task.arg_shapes,
+            arg_dtypes=task.arg_dtypes,
+            build_timeout_secs=patience * self._settings.build_timeout_secs,
+            run_timeout_secs=patience * self._settings.run_timeout_secs,
+            incumbent_secs=incumbent_secs,
+            n_repeats=n_repeats,
+        )
+
+    def _drive(self, batch: _Batch, orders: Iterator[Order], n_in_flight: int) -> Iterator[JobResult]:
+        """Keep ``n_in_flight`` orders with the server until all are through."""
+        self.start()
+        assert self._client is not None
+        is_exhausted = False
+        try:
+            while True:
+                try:
+                    while not (is_exhausted or batch.suspects) and len(batch.in_flight) < n_in_flight:
+                        order = next(orders, None)
+                        if order is None:
+                            is_exhausted = True
+                        else:
+                            batch.in_flight[order.job.job_id] = order
+                            self._client.submit(order)
+                    if batch.suspects and not batch.in_flight:
+                        order = batch.suspects.pop()
+                        batch.in_flight[order.job.job_id] = order
+                        self._client.submit(order)
+                    if not batch.in_flight:
+                        return
+                    result = self._client.wait_for_result(batch.number)
+                except ServerDiedError as death:
+                    result_of_death = self._after_death(batch, death)
+                    if result_of_death is not None:
+                        yield result_of_death
+                    continue
+                batch.n_deaths = 0
+                del batch.in_flight[result.job_id]
+                yield result
+        finally:
+            if batch.in_flight and self._client is not None:
+                self._client.cancel()
+
+    def _after_death(self, batch: _Batch, death: ServerDiedError) -> JobResult | None:
+        """Start a new server; return a result if it is clear which order the old one died of."""
+        batch.n_deaths += 1
+        assert self._client is not None
+        self._client.restart()
+        if batch.n_deaths >= _MAX_DEATHS_IN_A_ROW:
+            batch.in_flight.clear()
+            raise MeasureServerError(
+                f"the measurement server died {batch.n_deaths} times in a row",
+                who="measurement",
+                got=str(death),
+                remedy="Its last words are in this message; if memory ran out, lower the number of builders.",
+            )
+        if len(batch.in_flight) == 1:
+            ((job_id, _),) = batch.in_flight.items()
+            batch.in_flight.clear()
+            error = MeasureError(
+                MeasureErrorKind.CRASH, f"the measurement server died while working on it: {death}"
+            )
+            return JobResult(job_id, (), error, build_secs=0.0, stage=0)
+        batch.suspects += batch.in_flight.values()
+        batch.in_flight.clear()
+        return None

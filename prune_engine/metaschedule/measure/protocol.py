@@ -1,0 +1,78 @@
+"""What the pool and its server say to each other.
+
+The two take turns, strictly. The pool submits orders, then says ``Wait`` and sleeps; the server answers each
+``Wait`` with exactly one ``Done``. So neither can block on a full socket, and the server knows when the
+pool's process is asleep, which it must be while a kernel is timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from prune_engine.metaschedule.measure.jobs import Job, JobResult
+from prune_engine.metaschedule.measure.settings import MeasureSettings
+
+
+class RunMode(Enum):
+    """What is wanted from running a kernel."""
+
+    REFERENCE = "reference"  #: time in full, keep the outputs for the others to be checked against
+    STAGED = "staged"  #: check, and time as far as it is promising
+    PAIRED = "paired"  #: check, then take turns with the other kernels of the batch, one repeat each
+
+
+@dataclass(frozen=True, slots=True)
+class Configure:
+    """First message to a new server. ``folder`` is the pool's folder."""
+
+    settings: MeasureSettings
+    folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """First message from a server that can work; ``problem`` says why it cannot."""
+
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One job with all that is needed to do it; the server remembers nothing about tasks.
+
+    ``task_folder`` holds the reference outputs. Timeouts in seconds of the job's own time.
+    """
+
+    batch: int
+    job: Job
+    mode: RunMode
+    task_folder: str
+    arg_shapes: tuple[tuple[int, ...], ...]
+    arg_dtypes: tuple[str, ...]
+    build_timeout_secs: float
+    run_timeout_secs: float
+    incumbent_secs: float | None = None
+    n_repeats: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The pool sleeps until it gets a ``Done``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Forget all orders and kill what works on them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """One job is through."""
+
+    batch: int
+    result: JobResult
+
+
+ToServer = Configure | Order | Wait | Cancel
+FromServer = Ready | Done

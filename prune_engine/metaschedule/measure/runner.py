@@ -1,0 +1,199 @@
+"""What a run child does: load a kernel, time it, check what it computed, report.
+
+The child times only between asking for the machine (``window``) and giving it back (``window_done``). All
+that costs processor time and is not to be timed (loading, making arguments, checking) happens outside.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from prune_engine.measurement import MeasureErrorKind
+from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule.measure import numerics
+from prune_engine.metaschedule.measure.arguments import Array, is_float, make_arguments
+from prune_engine.metaschedule.measure.children import JobFailedError, Link
+from prune_engine.metaschedule.measure.load import ProcLoadWatch
+from prune_engine.metaschedule.measure.protocol import Order, RunMode
+from prune_engine.metaschedule.measure.settings import MeasureSettings
+from prune_engine.metaschedule.measure.timing import Timing, TimingPlan, time_repeat, time_staged
+
+#: Below this many seconds per call the loop runs in C++: Python's costs about a microsecond per call.
+_PYTHON_LOOP_SECS = 0.0005
+_FALLBACK_CACHE_BYTES = 64 << 20
+
+
+class Kernel:
+    """A loaded kernel with its arguments in place."""
+
+    def __init__(self, library: Path, initial: list[Array], *, flush_cache: bool) -> None:
+        tvm = import_tvm()
+        self._device = tvm.cpu()
+        self._module = tvm.runtime.load_module(str(library))
+        self._function = self._module["main"]
+        self.tensors = [tvm.runtime.tensor(array) for array in initial]
+        self._estimate_secs: float | None = None
+        self._scratch = np.zeros(2 * _last_level_cache_bytes(), dtype=np.uint8) if flush_cache else None
+
+    def time_calls(self, n_calls: int) -> float:
+        """Call the kernel ``n_calls`` times; seconds of one call."""
+        if self._scratch is not None:
+            self._estimate_secs = self._time_cold_calls(n_calls)
+        elif n_calls > 4 and self._estimate_secs is not None and self._estimate_secs < _PYTHON_LOOP_SECS:
+            evaluator = self._module.time_evaluator("main", self._device, number=n_calls)
+            self._estimate_secs = float(evaluator(*self.tensors).results[0])
+        else:
+            begun = time.perf_counter()
+            for _ in range(n_calls):
+                self._function(*self.tensors)
+            self._estimate_secs = (time.perf_counter() - begun) / n_calls
+        return self._estimate_secs
+
+    def _time_cold_calls(self, n_calls: int) -> float:
+        total_secs = 0.0
+        # Eviction costs milliseconds, so a short kernel gets fewer calls than asked for.
+        n_calls = min(n_calls, 10)
+        for _ in range(n_calls):
+            assert self._scratch is not None
+            self._scratch += 1
+            begun = time.perf_counter()
+            self._function(*self.tensors)
+            total_secs += time.perf_counter() - begun
+        return total_secs / n_calls
+
+    def snapshot(self) -> list[Array]:
+        """Copies of all arguments as they are now."""
+        return [tensor.numpy() for tensor in self.tensors]
+
+
+class Window:
+    """The right to use the whole machine, asked for and given back."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    def __enter__(self) -> None:
+        self._link.send("window")
+        self._link.receive()
+
+    def __exit__(self, *_: object) -> None:
+        self._link.send("window_done")
+
+
+def run(order: Order, settings: MeasureSettings, library: Path, link: Link) -> None:
+    """Run one order and send its report. Raises JobFailedError or whatever TVM raises."""
+    cpus = pinned_cpus(settings.n_threads) if settings.pin_cpus else sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, cpus)
+    task_folder = Path(order.task_folder)
+    watch = ProcLoadWatch(settings.n_threads, len(cpus))
+    if order.mode is RunMode.REFERENCE:
+        _run_reference(order, settings, library, task_folder, watch, link)
+        return
+    try:
+        is_positive, _ = numerics.load_index(task_folder)
+    except OSError as error:
+        raise JobFailedError(
+            MeasureErrorKind.RUN_ERROR,
+            "the task's default schedule left no outputs, so there is nothing to check this one against",
+        ) from error
+    initial = _arguments(order, settings, is_positive)
+    kernel = Kernel(library, initial, flush_cache=settings.flush_cache)
+    after: list[Array] = []
+    plan = settings.timing if order.mode is RunMode.STAGED else _FIRST_LOOK
+    with Window(link):
+        timing = time_staged(
+            kernel.time_calls,
+            plan,
+            order.incumbent_secs,
+            watch,
+            time.perf_counter,
+            lambda: after.extend(kernel.snapshot()),
+        )
+    difference = numerics.find_difference(task_folder, initial, after)
+    if difference is not None:
+        raise JobFailedError(MeasureErrorKind.WRONG_RESULT, difference)
+    if order.mode is RunMode.PAIRED:
+        timing = _run_paired(order, settings.timing, kernel, timing, watch, link)
+    _report(link, timing)
+
+
+#: Enough to know how many calls a repeat of the comparison needs.
+_FIRST_LOOK = TimingPlan(min_repeats=1, max_repeats=1)
+
+
+def _run_reference(
+    order: Order, settings: MeasureSettings, library: Path, task_folder: Path, watch: ProcLoadWatch, link: Link
+) -> None:
+    for is_positive in (False, True):
+        initial = _arguments(order, settings, is_positive)
+        kernel = Kernel(library, initial, flush_cache=settings.flush_cache)
+        after: list[Array] = []
+        keep: Callable[[], None] = lambda kernel=kernel, after=after: after.extend(kernel.snapshot())  # type: ignore[misc]  # noqa: E731
+        with Window(link):
+            timing = time_staged(kernel.time_calls, settings.timing, None, watch, time.perf_counter, keep)
+        # Roots and logarithms of negative numbers would make every comparison one of NaN with NaN.
+        if is_positive or all(np.isfinite(array).all() for array in after if is_float(array.dtype)):
+            break
+    numerics.save_reference(task_folder, is_positive, initial, after)
+    _report(link, timing)
+
+
+def _run_paired(
+    order: Order, plan: TimingPlan, kernel: Kernel, look: Timing, watch: ProcLoadWatch, link: Link
+) -> Timing:
+    run_secs = []
+    n_noisy = 0
+    for _ in range(order.n_repeats):
+        with Window(link):
+            watch.start()
+            run_secs.append(time_repeat(kernel.time_calls, plan, min(look.run_secs)))
+            n_noisy += watch.is_noisy()
+    return Timing(tuple(run_secs), stage=2, is_noisy=2 * n_noisy > order.n_repeats)
+
+
+def _arguments(order: Order, settings: MeasureSettings, is_positive: bool) -> list[Array]:
+    return make_arguments(order.arg_shapes, order.arg_dtypes, settings.seed, is_positive=is_positive)
+
+
+def _report(link: Link, timing: Timing) -> None:
+    link.send(
+        "report",
+        run_secs=timing.run_secs,
+        stage=timing.stage,
+        is_censored=timing.is_censored,
+        is_noisy=timing.is_noisy,
+        load_average=os.getloadavg()[0],
+    )
+
+
+def pinned_cpus(n_threads: int) -> list[int]:
+    """The processors a kernel of ``n_threads`` runs on: of different cores as long as there are any."""
+    usable = sorted(os.sched_getaffinity(0))
+    by_core: dict[str, int] = {}
+    for cpu in usable:
+        by_core.setdefault(_siblings(cpu), cpu)
+    first_of_each = list(by_core.values())
+    rest = [cpu for cpu in usable if cpu not in first_of_each]
+    return (first_of_each + rest)[:n_threads]
+
+
+def _siblings(cpu: int) -> str:
+    try:
+        return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
+    except OSError:
+        return str(cpu)
+
+
+def _last_level_cache_bytes() -> int:
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    sizes = [_FALLBACK_CACHE_BYTES // 2]
+    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        text = file.read_text().strip()
+        if text[:-1].isdigit() and text[-1:] in units:
+            sizes.append(int(text[:-1]) * units[text[-1]])
+    return min(max(sizes), 512 << 20)

@@ -1,0 +1,55 @@
+"""Options of the measuring processes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+import psutil
+
+from prune_engine.errors import ConfigError
+from prune_engine.metaschedule.measure.timing import TimingPlan
+
+
+def usable_cores() -> int:
+    """Processors this process may run on, which in a container are fewer than the machine has."""
+    return len(os.sched_getaffinity(0))
+
+
+def default_memory_limit_bytes() -> int:
+    """Half of the machine's memory: one candidate must never be able to bring the machine down."""
+    return int(psutil.virtual_memory().total // 2)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureSettings:
+    """How candidates are built and run.
+
+    ``target`` is TVM's target as JSON text. ``n_threads`` is what every kernel runs on. Timeouts exclude
+    the time a process was paused for somebody else's timing; a task's default schedule gets
+    ``default_schedule_patience`` times as long, because an untuned kernel may be very slow and without it
+    there is nothing to check the others against. ``memory_limit_bytes`` counts what a build or a kernel
+    with its arguments allocates on top of the compiler that is already in memory. ``seed`` makes the inputs.
+    ``flush_cache`` evicts the arguments from the processor's caches before every timed call;
+    ``pin_cpus`` keeps kernels on the same ``n_threads`` processors.
+    """
+
+    target: str
+    n_threads: int
+    n_builders: int = field(default_factory=usable_cores)
+    build_timeout_secs: float = 20.0
+    run_timeout_secs: float = 10.0
+    default_schedule_patience: float = 6.0
+    memory_limit_bytes: int = field(default_factory=default_memory_limit_bytes)
+    flush_cache: bool = False
+    pin_cpus: bool = True
+    seed: int = 0
+    start_timeout_secs: float = 120.0
+    timing: TimingPlan = field(default_factory=TimingPlan)
+
+    def __post_init__(self) -> None:
+        for name in ("n_threads", "n_builders", "build_timeout_secs", "run_timeout_secs", "memory_limit_bytes"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(
+                    f"{name} must be positive", who="measurement settings", got=getattr(self, name), expected="> 0"
+                )

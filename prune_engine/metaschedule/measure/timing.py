@@ -1,0 +1,144 @@
+"""Staged timing: losers are recognised by one call or three, only the promising are timed in full.
+
+No process, no TVM and no clock of its own: everything comes in as functions, so the decisions are testable.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+#: Makes n calls of the kernel and returns the seconds of one call.
+TimeCalls = Callable[[int], float]
+
+
+class LoadWatch(Protocol):
+    """Tells whether something else disturbed the processors between two moments."""
+
+    def start(self) -> None:
+        """Begin to watch."""
+
+    def is_noisy(self) -> bool:
+        """Whether other load ran since ``start``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimingPlan:
+    """The stages' thresholds and costs.
+
+    A kernel stops after its first call above ``hopeless_ratio`` times the incumbent, after three calls
+    above ``promising_ratio`` times. A full timing has at least ``min_repeats`` repeats of at least
+    ``min_repeat_secs`` each; it goes on until their quartiles lie within ``steady_spread`` of the median,
+    ``max_repeats`` are done or ``soft_budget_secs`` are spent. ``hard_budget_secs`` bounds the repeats of
+    very slow kernels. The first call of a kernel pays for page faults and the start of the thread pool: up
+    to ``cold_call_secs`` above the limit it gets a second chance.
+    """
+
+    hopeless_ratio: float = 3.0
+    promising_ratio: float = 1.3
+    min_repeats: int = 5
+    max_repeats: int = 15
+    min_call_secs: float = 0.0003
+    min_repeat_secs: float = 0.01
+    steady_spread: float = 0.02
+    soft_budget_secs: float = 0.3
+    hard_budget_secs: float = 2.0
+    cold_call_secs: float = 0.003
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds per call of each repeat, and how far the timing went."""
+
+    run_secs: tuple[float, ...]
+    stage: int
+    is_censored: bool = False
+    is_noisy: bool = False
+
+
+def time_staged(
+    time_calls: TimeCalls,
+    plan: TimingPlan,
+    incumbent_secs: float | None,
+    watch: LoadWatch,
+    clock: Callable[[], float],
+    after_first_call: Callable[[], None],
+) -> Timing:
+    """Time a kernel whose first call is still to come; ``after_first_call`` runs right after that."""
+    begun = clock()
+    watch.start()
+    first = time_calls(1)
+    after_first_call()
+    if incumbent_secs is not None:
+        best = _second_chance(time_calls, plan, first, plan.hopeless_ratio * incumbent_secs)
+        if best > plan.hopeless_ratio * incumbent_secs:
+            return Timing((best,), stage=0, is_censored=True, is_noisy=watch.is_noisy())
+    if clock() - begun + 3 * first > plan.hard_budget_secs:
+        return Timing((first,), stage=0, is_noisy=watch.is_noisy())
+    n_calls = _calls_lasting(plan.min_call_secs, first)
+    three = tuple(time_calls(n_calls) for _ in range(3))
+    if incumbent_secs is not None and min(three) > plan.promising_ratio * incumbent_secs:
+        return Timing(three, stage=1, is_censored=True, is_noisy=watch.is_noisy())
+    return _time_in_full(time_calls, plan, min(three), watch, clock)
+
+
+def _second_chance(time_calls: TimeCalls, plan: TimingPlan, first: float, limit_secs: float) -> float:
+    best = first
+    for _ in range(2):
+        if not limit_secs < best <= limit_secs + max(plan.cold_call_secs, limit_secs / 3):
+            break
+        best = min(best, time_calls(1))
+    return best
+
+
+def _time_in_full(
+    time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float, watch: LoadWatch, clock: Callable[[], float]
+) -> Timing:
+    """A disturbed timing is repeated once; if that is disturbed too, the faster of both is kept and flagged."""
+    n_calls = _calls_lasting(plan.min_repeat_secs, estimate_secs)
+    timings = []
+    for _ in range(2):
+        watch.start()
+        run_secs = _repeat_until_steady(time_calls, plan, n_calls, clock)
+        timings.append(Timing(run_secs, stage=2, is_noisy=watch.is_noisy()))
+        if not timings[-1].is_noisy:
+            return timings[-1]
+    return min(timings, key=lambda timing: statistics.median(timing.run_secs))
+
+
+def _repeat_until_steady(
+    time_calls: TimeCalls, plan: TimingPlan, n_calls: int, clock: Callable[[], float]
+) -> tuple[float, ...]:
+    begun = clock()
+    run_secs: list[float] = []
+    while len(run_secs) < plan.max_repeats:
+        run_secs.append(time_calls(n_calls))
+        spent = clock() - begun
+        if spent > plan.hard_budget_secs:
+            break
+        if len(run_secs) >= plan.min_repeats and (
+            spent > plan.soft_budget_secs or relative_spread(run_secs) <= plan.steady_spread
+        ):
+            break
+    return tuple(run_secs)
+
+
+def relative_spread(run_secs: list[float]) -> float:
+    """Distance of the quartiles over the median: 0 for equal values, or a single one."""
+    if len(run_secs) < 2:
+        return 0.0
+    lower, median, upper = statistics.quantiles(run_secs, n=4, method="inclusive")
+    return (upper - lower) / median
+
+
+def time_repeat(time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float) -> float:
+    """One repeat of a comparison: one call to warm up, then at least ``min_repeat_secs`` of calls."""
+    time_calls(1)
+    return time_calls(_calls_lasting(2 * plan.min_repeat_secs, estimate_secs))
+
+
+def _calls_lasting(secs: float, per_call_secs: float) -> int:
+    return max(1, math.ceil(secs / max(per_call_secs, 1e-7)))
