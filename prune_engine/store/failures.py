@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -26,8 +27,9 @@ def store_errors(url: str, file: Path | None, wait_secs: float) -> Iterator[None
         yield
     except (exc.SQLAlchemyError, sqlite3.Error) as error:  # the driver's own: while a connection is set up
         raise _translated(error, url, file, wait_secs) from error
-    except (OverflowError, UnicodeError) as error:  # the driver cannot bind a value
-        raise StoreError("a value cannot be stored", who=url, got=error) from error
+    except (ValueError, OverflowError) as error:
+        # What the driver cannot bind, and what was written by a version that knows more kinds of things.
+        raise StoreError("a value cannot be stored or read", who=url, got=error) from error
 
 
 def _translated(error: Exception, url: str, file: Path | None, wait_secs: float) -> StoreError:
@@ -85,9 +87,10 @@ def _who_holds(file: Path | None) -> str:
     import psutil  # slow to import, and only of use once something is wrong
 
     holders: list[str] = []
+    path = str(file.resolve())
     for process in psutil.process_iter():
         try:
-            if process.pid != psutil.Process().pid and any(f.path == str(file) for f in process.open_files()):
+            if process.pid != os.getpid() and any(opened.path == path for opened in process.open_files()):
                 holders.append(f"{process.pid} ({' '.join(process.cmdline()[:4])[:80]})")
         except (psutil.Error, OSError):
             continue

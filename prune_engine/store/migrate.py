@@ -20,8 +20,11 @@ def bring_up_to_date(engine: Engine, who: str) -> None:
     else's database; both leave it as it was.
     """
     with engine.connect() as connection:
-        if stored_revision(connection) == HEAD_REVISION:
-            return
+        revision = stored_revision(connection)
+    if revision == HEAD_REVISION:
+        return
+    if revision is not None:
+        _refuse_newer(revision, who)
     # Under the write lock, and looking again: of two processes that find a new file one makes the schema
     # and the other then finds it made. All of it is one transaction.
     with engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
@@ -30,8 +33,6 @@ def bring_up_to_date(engine: Engine, who: str) -> None:
             return
         if revision is None:
             _refuse_foreign_tables(connection, who)
-        else:
-            _refuse_newer(revision, who)
         _upgrade(connection)
 
 

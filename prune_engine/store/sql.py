@@ -37,8 +37,8 @@ class SqlStore(Store):
 
     def __init__(self, url: str, *, wait_secs: float = 30.0) -> None:
         parsed = parse_url(url)
-        self.url = parsed.render_as_string(hide_password=True)
         self._file, self._wait_secs = file_of(parsed), wait_secs
+        self.url = str(self._file) if self._file else parsed.render_as_string(hide_password=True)
         self._pid = os.getpid()
         self._is_closed = False
         self._engine = connect(parsed, wait_secs)
@@ -133,7 +133,7 @@ class SqlStore(Store):
                 .order_by(table.c.seq.desc())
                 .limit(1)
             )
-        return None if text is None else rows.comparison_of(text)
+            return None if text is None else rows.comparison_of(text)
 
     def add_verdicts(self, run_id: str, task_id: str, verdicts: Sequence[Verdict]) -> None:
         """Write verdicts; equal ones (stage, strategy, outcome, reason, candidate) add their counts up."""

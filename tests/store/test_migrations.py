@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Table, create_engine
 
+from prune_engine.errors import StoreLockedError
 from prune_engine.store import migrations, open_store, schema
 
 SCRIPTS = Path(migrations.__file__).parent
@@ -35,12 +37,19 @@ def test_migrated_schema_is_the_schema(tmp_path: Path) -> None:
     assert _differences(file) == []
 
 
-@pytest.mark.parametrize("column", ["is_noisy", "run_secs"])
-def test_a_difference_would_be_seen(tmp_path: Path, column: str) -> None:
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE measurements ADD COLUMN extra TEXT",
+        "ALTER TABLE measurements RENAME COLUMN is_noisy TO noisy",
+        "DROP INDEX ix_comparisons_task_id",
+    ],
+)
+def test_a_difference_would_be_seen(tmp_path: Path, change: str) -> None:
     file = tmp_path / "store.db"
     open_store(str(file)).close()
     with sqlite3.connect(file) as connection:
-        connection.execute(f"ALTER TABLE measurements DROP COLUMN {column}")
+        connection.execute(change)
     connection.close()
     assert _differences(file) != []
 
@@ -76,6 +85,25 @@ def test_upgrade_is_one_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.undo()
     open_store(str(file)).close()
     assert _differences(file) == []
+
+
+def test_opening_waits_for_a_writer_before_it_changes_the_journal(tmp_path: Path) -> None:
+    """SQLite refuses that change at once, without its usual waiting, while another process writes."""
+    file = tmp_path / "store.db"
+    open_store(str(file)).close()
+    writer = sqlite3.connect(file, isolation_level=None, check_same_thread=False)
+    assert writer.execute("PRAGMA journal_mode = DELETE").fetchall() == [("delete",)]
+    writer.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreLockedError):
+        open_store(str(file), wait_secs=0.1)
+    release = threading.Timer(0.3, lambda: writer.execute("ROLLBACK"))
+    release.start()
+    open_store(str(file), wait_secs=60).close()
+    release.join()
+    writer.close()
+    reader = sqlite3.connect(file)
+    assert reader.execute("PRAGMA journal_mode").fetchall() == [("wal",)]
+    reader.close()
 
 
 OPENER = """

@@ -6,13 +6,16 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import Engine, event
 
 from prune_engine.errors import StoreError, StoreVersionError
 from prune_engine.store import default_path, open_store
 from prune_engine.store.base import Store
 from prune_engine.store.schema import HEAD_REVISION, VERSION_TABLE
+from prune_engine.testing.store_contract import DEVICE, SKETCHES, THREADS, store_measured, store_task
 
 
 def _use(store: Store) -> None:
@@ -33,12 +36,13 @@ def test_paths_and_urls_name_the_same_store(tmp_path: Path, form: str) -> None:
     if "?" in str(file) and ":" in form:
         file = tmp_path / "new" / "folder" / "store.db"  # a URL ends at the question mark
     store = open_store(form.format(file))
-    assert str(file.name) in store.url
+    assert str(file) in store.url
     _use(store)
     assert file.is_file()
-    store = open_store(str(file))
-    assert len(store.runs()) == 1
-    store.close()
+    for name in (str(file), store.url):
+        store = open_store(name)
+        assert len(store.runs()) == 1
+        store.close()
 
 
 def test_relative_path_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,6 +126,51 @@ def test_newer_schema_is_refused_unharmed(tmp_path: Path) -> None:
     for part in (str(file), "9999", HEAD_REVISION, "pip install --upgrade prune-engine"):
         assert part in str(caught.value)
     assert file.read_bytes() == before
+
+
+def test_newer_schema_is_not_waited_for(tmp_path: Path) -> None:
+    """While the newer version writes, the older one says what the matter is, not that it is locked."""
+    file = tmp_path / "store.db"
+    _use(open_store(str(file)))
+    writer = sqlite3.connect(file, isolation_level=None)
+    writer.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
+    writer.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreVersionError):
+        open_store(str(file), wait_secs=0.1)
+    writer.close()
+
+
+def test_values_of_a_later_version(tmp_path: Path) -> None:
+    """A kind of failure this version has no name for is a StoreError, not a ValueError."""
+    file = tmp_path / "store.db"
+    store = open_store(str(file))
+    run_id = store.start_run({})
+    store.add_tasks(run_id, [store_task("task-1")])
+    store.add_measured(run_id, "task-1", SKETCHES, [store_measured("c1")])
+    with sqlite3.connect(file) as connection:
+        connection.execute("UPDATE measurements SET error_kind = 'melted', run_secs = '[]'")
+    connection.close()
+    with pytest.raises(StoreError, match="melted"):
+        store.candidates("task-1", DEVICE, THREADS)
+    store.close()
+
+
+def test_how_the_file_is_kept(tmp_path: Path) -> None:
+    """A write-ahead log that is synced at each commit: that is what kill -9 and power cuts are survived by."""
+    connections: list[Any] = []
+
+    def note(connection: Any, _record: object, _proxy: object) -> None:
+        connections.append(connection)
+
+    event.listen(Engine, "checkout", note)
+    try:
+        store = open_store(str(tmp_path / "store.db"))
+        settings = ("journal_mode", "synchronous", "foreign_keys")
+        found = [connections[-1].execute(f"PRAGMA {name}").fetchone()[0] for name in settings]
+        store.close()
+    finally:
+        event.remove(Engine, "checkout", note)
+    assert found == ["wal", 2, 1]  # 2: FULL
 
 
 def test_a_file_in_place_of_the_folder(tmp_path: Path) -> None:
