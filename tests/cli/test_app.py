@@ -1,0 +1,128 @@
+"""The command line answers at once, and says clearly what is wrong with its input."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from prune_engine import __version__
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+def test_help_lists_the_verbs(cli: Run) -> None:
+    done = cli("--help")
+    assert done.returncode == 0
+    for verb in ("tune", "run", "plugins"):
+        assert verb in done.stdout
+
+
+def test_version(cli: Run) -> None:
+    assert cli("--version").stdout.strip() == f"prune-engine {__version__}"
+
+
+def test_help_imports_neither_tvm_nor_lightgbm() -> None:
+    """What makes `--help` answer in a fraction of a second."""
+    code = (
+        "import sys\n"
+        "sys.argv = ['prune-engine', '--help']\n"
+        "from prune_engine.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "heavy = {'tvm', 'lightgbm', 'onnx', 'sqlalchemy', 'alembic', 'onnxruntime'} & set(sys.modules)\n"
+        "print('heavy:', sorted(heavy))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip().endswith("heavy: []")
+
+
+def test_unknown_verb(cli: Run) -> None:
+    done = cli("tunee")
+    assert done.returncode == 2
+    assert "No such command" in done.stderr
+
+
+def test_plugins_as_json(cli: Run) -> None:
+    rows = {row["name"]: row for row in json.loads(cli("plugins", "--json").stdout)}
+    assert rows["lightgbm"]["status"] == "loaded"
+    assert rows["lightgbm"]["version"] == __version__
+    assert rows["explore"]["strategies"] == ["explore.uniform"]
+
+
+def test_blocked_and_failing_plugins_are_listed(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('planted')\n")
+    done = cli("plugins", "--json", "--block", "select", "--plugin", "broken.py", "--select-nothing")
+    assert done.returncode == 2  # an option that does not exist
+    done = cli("plugins", "--json", "--plugin", "broken.py")
+    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    assert rows["broken"]["status"] == "failed"
+    assert "planted" in rows["broken"]["detail"]
+    assert cli("plugins", "--plugin", "broken.py", "--strict").returncode == 1
+
+
+def test_plugin_adds_a_verb(cli: Run, tmp_path: Path) -> None:
+    """Plugins' verbs are looked up when the verb is not one of ours."""
+    site = tmp_path / "site"
+    info = site / "hello-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[prune_engine.plugins]\nhello = hello_plugin\n")
+    (site / "hello_plugin.py").write_text(
+        "from prune_engine.hookspecs import hookimpl\n"
+        "@hookimpl\n"
+        "def register_commands(cli):\n"
+        "    @cli.command('greet')\n"
+        "    def greet() -> None:\n"
+        "        print('hello from a plugin')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "prune_engine.cli", "greet"],
+        env={**os.environ, "PYTHONPATH": str(site)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.strip() == "hello from a plugin", done.stderr
+
+
+BAD_INPUT = [
+    pytest.param(["missing.onnx"], 3, "missing.onnx", id="no such file"),
+    pytest.param(["text.onnx"], 3, "text.onnx", id="not an ONNX file"),
+    pytest.param(["TINY"], 3, "--dim batch=", id="dimension left open, remedy named"),
+    pytest.param(["TINY", "--dim", "batch"], 2, "batch=1", id="malformed dim"),
+    pytest.param(["TINY", "--shape", "x=0x3"], 2, "x=1x3x224x224", id="malformed shape"),
+    pytest.param(["TINY", "--shape", "nope=1x3"], 2, "nope", id="unknown input"),
+    pytest.param(["TINY", "--dim", "batch=8", "--target", "llvm -mcpu=nope"], 2, "nope", id="unknown processor"),
+    pytest.param(["TINY", "--dim", "batch=8", "--target", "nonsense"], 2, "nonsense", id="unknown target"),
+    pytest.param(["TINY", "--dim", "batch=8", "--target", "cuda"], 2, "cuda", id="cannot be measured here"),
+    pytest.param(["TINY", "--dim", "batch=8", "--profile", "nope"], 2, "nope", id="unknown profile"),
+    pytest.param(["TINY", "--dim", "batch=8", "--explorer", "nope"], 2, "explore.uniform", id="unknown explorer"),
+    pytest.param(["TINY", "--dim", "batch=8", "--out", "text.onnx/x"], 5, "text.onnx", id="output not writable"),
+    pytest.param(["TINY", "--dim", "batch=8", "--store", "text.onnx"], 4, "text.onnx", id="not a store"),
+    pytest.param(["TINY", "--memory", "lots"], 2, "--memory", id="malformed size"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "mentions"), BAD_INPUT)
+def test_bad_input(
+    cli: Run, tmp_path: Path, tiny_model: Path, arguments: list[str], code: int, mentions: str
+) -> None:
+    (tmp_path / "text.onnx").write_text("this is no model, and no store either\n" * 20)
+    words = [str(tiny_model) if a == "TINY" else a for a in arguments]
+    done = cli("tune", *words, "--trials", 4)
+    assert done.returncode == code, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert mentions in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "text.onnx").read_text().startswith("this is no model")  # nothing lost
+
+
+def test_run_refuses_what_is_no_artefact(cli: Run, tmp_path: Path) -> None:
+    done = cli("run", tmp_path)
+    assert done.returncode == 6
+    assert "prune-engine tune" in done.stderr
