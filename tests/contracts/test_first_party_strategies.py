@@ -1,0 +1,68 @@
+"""Every strategy that ships with the distribution keeps the contract that we ask of others."""
+
+from __future__ import annotations
+
+import pytest
+from prune_engine_explore.uniform import UniformExplorer
+from prune_engine_lightgbm.verifier import DecisionVerifier
+from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
+
+from prune_engine.config import EngineConfig
+from prune_engine.plugins import PluginHost, PluginStatus
+from prune_engine.strategies import Explorer, Selector, Strategy, Verifier
+from prune_engine.testing import ExplorerContract, SelectorContract, VerifierContract
+
+STRATEGY_HOOKS = (
+    "register_rules",
+    "register_explorers",
+    "register_draft_scorers",
+    "register_verifiers",
+    "register_selectors",
+    "register_transfers",
+)
+
+
+class TestUniformExplorer(ExplorerContract):
+    strategy = UniformExplorer
+
+    @pytest.fixture
+    def explorer(self) -> Explorer:
+        return UniformExplorer()
+
+
+class TestDecisionVerifier(VerifierContract):
+    strategy = DecisionVerifier
+
+    @pytest.fixture
+    def verifier(self) -> Verifier:
+        return DecisionVerifier()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1, 1.0])
+class TestEpsilonGreedySelector(SelectorContract):
+    strategy = EpsilonGreedySelector
+
+    @pytest.fixture
+    def selector(self, epsilon: float) -> Selector:
+        return EpsilonGreedySelector(epsilon)
+
+    def test_prefers_the_better(self, selector: Selector, epsilon: float) -> None:
+        if epsilon == 1.0:
+            pytest.skip("all probes: as good as the average by design")
+        super().test_prefers_the_better(selector)
+
+
+def test_every_shipped_strategy_is_tested_here() -> None:
+    config = EngineConfig()
+    host = PluginHost(config)
+    host.load()
+    shipped = {r.name for r in host.records if r.distribution == "prune-engine"}
+    failed = {r.name: r.detail for r in host.records if r.name in shipped and r.status is not PluginStatus.LOADED}
+    assert not failed
+    strategies: set[type] = set()
+    for hook in STRATEGY_HOOKS:
+        strategies |= {type(s) for plugin, s in host.collect(hook, config=config) if plugin in shipped}
+    tested = {c.strategy for c in globals().values() if isinstance(c, type) and hasattr(c, "strategy")}
+    assert strategies, "no first-party plugin registers anything"
+    assert all(issubclass(s, Strategy) for s in strategies)
+    assert strategies <= tested, f"no contract test: {strategies - tested}"
