@@ -127,7 +127,17 @@ def _check_version(data: dict[object, object], root: yaml.Node | None, origin: s
 
 def _as_profile_error(error: ValidationError, root: yaml.Node | None, origin: str) -> ProfileError:
     found = []
-    for detail in error.errors():
+    details = error.errors()
+    # A misspelt key is one mistake, not also a missing one.
+    meant = {
+        (*detail["loc"][:-1], key)
+        for detail in details
+        if detail["type"] == "extra_forbidden"
+        for key in _meant_keys(str(detail["loc"][-1]))
+    }
+    for detail in details:
+        if detail["type"] == "missing" and detail["loc"] in meant:
+            continue
         problem, remedy = _explain(detail)
         key = ".".join(str(part) for part in detail["loc"])
         found.append((_line(root, detail["loc"]), f"{key}: {problem}" if key else problem, remedy))
@@ -149,11 +159,10 @@ def _explain(detail: ErrorDetails) -> tuple[str, str]:
     """A pydantic complaint as problem and remedy."""
     got, kind, key = detail["input"], detail["type"], str(detail["loc"][-1]) if detail["loc"] else ""
     if kind == "extra_forbidden":
-        unit = [known for known in _KEYS if known.startswith(f"{key}_")]
-        if unit:
-            return "unknown key, its unit is missing", f"Write {' or '.join(unit)}."
-        close = difflib.get_close_matches(key, _KEYS, n=1)
-        return "unknown key", f"Did you mean {close[0]}?" if close else "Remove it."
+        meant = _meant_keys(key)
+        if meant and meant[0].startswith(f"{key}_"):
+            return "unknown key, its unit is missing", f"Write {' or '.join(meant)}."
+        return "unknown key", f"Did you mean {meant[0]}?" if meant else "Remove it."
     if kind == "missing":
         return "missing", f"Give {key}, as null if it is unknown."
     if isinstance(got, str) and kind in ("int_type", "float_type", "model_type"):
@@ -169,6 +178,12 @@ def _explain(detail: ErrorDetails) -> tuple[str, str]:
     message = detail["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     return (message if isinstance(got, dict | list) else f"{message}, got {got!r}"), ""
+
+
+def _meant_keys(key: str) -> list[str]:
+    """The keys somebody may have meant who wrote an unknown one."""
+    with_unit = [known for known in _KEYS if known.startswith(f"{key}_")]
+    return with_unit or difflib.get_close_matches(key, _KEYS, n=1)
 
 
 def _line(root: yaml.Node | None, path: Sequence[str | int]) -> int:

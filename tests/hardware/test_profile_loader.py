@@ -1,0 +1,119 @@
+"""YAML that is wrong says where and what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from prune_engine.errors import ProfileError
+from prune_engine.hardware import load_profile
+from prune_engine.hardware.loader import parse_profile
+
+GOOD = """\
+schema_version: 1
+name: acme-1
+kind: gpu
+core_count: {value: 4, source: sheet}
+clock_hz: {value: 1.5e+9, source: sheet}
+memory:
+  - name: dram
+    scope: chip
+    instances: null
+    capacity_bytes: null
+    bandwidth_bytes_per_sec: {value: 3.35e+12, source: sheet}
+    line_bytes: null
+    is_hard_limit: true
+compute: []
+limits:
+  vector_bytes: null
+  threads_per_warp: {value: 32, source: sheet}
+  threads_per_block: {value: 1024, source: sheet}
+  threads_per_core: null
+  registers_per_block: null
+  shared_memory_per_block_bytes: {value: 49_152, source: sheet, origin: derived}
+transaction_bytes: null
+launch_secs: null
+combine: pipe
+sources:
+  sheet: the data sheet
+"""
+
+
+def test_good_profile_loads(tmp_path: Path) -> None:
+    path = tmp_path / "acme-1.yaml"
+    path.write_text(GOOD)
+    profile = load_profile(path)
+    assert profile.value("memory.dram.bandwidth_bytes_per_sec") == 3.35e12
+    assert profile.value("limits.shared_memory_per_block_bytes") == 49152
+
+
+#: What is replaced, by what, the line it must name, and what the message must hold: key, value, remedy.
+WRONG = {
+    "exponent without sign": (
+        "3.35e+12",
+        "3.35e12",
+        11,
+        ["memory.0.bandwidth_bytes_per_sec.value", "'3.35e12' is text", "3.35e+12"],
+    ),
+    "quoted number": ("value: 1024", 'value: "1024"', 18, ["limits.threads_per_block.value", "'1024' is text"]),
+    "unit in the value": ("49_152", "48 KiB", 21, ["shared_memory_per_block_bytes.value", "'48 KiB' is text"]),
+    "bare number": ("{value: 32, source: sheet}", "32", 17, ["threads_per_warp", "Write {value: 32, source:"]),
+    "no source": ("{value: 32, source: sheet}", "{value: 32}", 17, ["threads_per_warp.source", "missing"]),
+    "unexplained source": ("{value: 4, source: sheet}", "{value: 4, source: me}", 1, ["core_count", "'me'"]),
+    "yes for text": ("name: acme-1", "name: yes", 2, ["name", "True"]),
+    "unit missing in the key": ("launch_secs:", "launch:", 23, ["launch", "Write launch_secs"]),
+    "misspelt key": ("threads_per_warp:", "thread_per_warp:", 17, ["Did you mean threads_per_warp"]),
+    "number left out": ("transaction_bytes: null\n", "", 1, ["transaction_bytes", "as null if it is unknown"]),
+    "duplicate key": ("combine: pipe", "combine: pipe\ncombine: sum", 25, ["duplicate key 'combine'", "line 24"]),
+    "duplicate key deep down": ("    line_bytes: null", "    line_bytes: null\n    name: l2", 13, ["'name'"]),
+    "octal": ("value: 1024", "value: 01024", 18, ["01024", "without a leading 0"]),
+    "sixties": ("value: 1024", "value: 17:04", 18, ["17:04", "decimal"]),
+    "key that is no text": ("sources:\n", "sources:\n  no: x\n", 26, ["'no' is not text", "quotes"]),
+    "key that is a list": ("combine: pipe", "combine: pipe\n? [a]\n: b", 25, ["not text"]),
+    "unknown kind": ("kind: gpu", "kind: tpu", 3, ["kind", "'cpu', 'gpu' or 'npu'", "'tpu'"]),
+    "negative": ("value: 1024", "value: -1", 18, ["greater than 0", "-1"]),
+    "fraction": ("value: 1024", "value: 10.5", 18, ["integer", "10.5"]),
+    "infinite": ("1.5e+9", ".inf", 5, ["clock_hz.value"]),
+    "limit of the kind left out": ("  threads_per_core: null\n", "", 1, ["threads_per_core", "null if unknown"]),
+    "newer schema": ("schema_version: 1", "schema_version: 2", 1, ["newer", "at most 1", "Upgrade"]),
+    "schema as text": ("schema_version: 1", 'schema_version: "1"', 1, ["schema_version", "'1'"]),
+    "no schema": ("schema_version: 1\n", "", 1, ["schema_version", "missing"]),
+    "broken syntax": ("compute: []", "compute: [", 16, ["not YAML"]),
+    "no such date": ("name: acme-1", "name: 2024-13-45", None, ["not YAML that can be read"]),
+    "self-reference": ("compute: []", "compute: &a [*a]", None, ["contains itself"]),
+    "python object": ("name: acme-1", "name: !!python/name:os.system ''", 2, ["not YAML"]),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_profile_says_where_and_what(what: str) -> None:
+    old, new, line, expected = WRONG[what]
+    assert old in GOOD
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(GOOD.replace(old, new, 1), "acme.yaml")
+    message = str(caught.value)
+    assert message.startswith("acme.yaml:" if line is None else f"acme.yaml:{line}: "), message
+    for text in expected:
+        assert text in message
+
+
+def test_every_problem_is_told_at_once() -> None:
+    text = GOOD.replace("kind: gpu", "kind: tpu").replace("value: 1024", "value: x")
+    with pytest.raises(ProfileError, match=r"^acme.yaml:3: kind: .*line 18: limits.threads_per_block"):
+        parse_profile(text, "acme.yaml")
+
+
+@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text", "7"])
+def test_not_a_mapping(text: str) -> None:
+    with pytest.raises(ProfileError, match="not a profile"):
+        parse_profile(text, "acme.yaml")
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="cannot be read"):
+        load_profile(tmp_path / "absent.yaml")
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ProfileError, match="cannot be read"):
+        load_profile(binary)
