@@ -24,6 +24,9 @@ def plugins(
     host = PluginHost(config)
     host.load()
     owners = load_strategies(host, config).owners
+    strategies_of = {
+        record.name: sorted(s for s, owner in owners.items() if owner == record.name) for record in host.records
+    }
     rows = [
         {
             "name": record.name,
@@ -32,7 +35,7 @@ def plugins(
             "status": record.status.value,
             "detail": record.detail,
             "hooks": list(record.hooks),
-            "strategies": sorted(s for s, owner in owners.items() if owner == record.name),
+            "strategies": strategies_of[record.name],
         }
         for record in host.records
     ]

@@ -46,7 +46,7 @@ def run(
     if output is not None:
         try:
             with output.open("wb") as file:
-                np.savez(file, **named)
+                np.savez(file, allow_pickle=False, **named)
         except OSError as error:
             raise OutputError(f"cannot be written ({error.strerror})", who=str(output)) from error
     record = {

@@ -16,13 +16,18 @@ if TYPE_CHECKING:
     from prune_engine.lifecycle import Observer
     from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
+_BUDGET, _TARGET, _MEASURE, _STRATEGY, _OUTPUT = "Budget", "Device", "Measuring", "Strategies", "Result"
+
 #: What a plain `prune-engine tune model.onnx` may take.
 _DEFAULT_SECS = 300.0
 
 
 def tune(
     model: Annotated[Path, typer.Argument(help="The ONNX file.", show_default=False)],
-    out: Annotated[Path | None, typer.Option(help="Folder for the result.", show_default="tuned/MODEL")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=_OUTPUT, help="Folder for the result.", show_default="tuned/MODEL"),
+    ] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="Shape of an input, x=1x3x224x224; may be repeated.")
     ] = None,
@@ -30,35 +35,76 @@ def tune(
         list[str] | None, typer.Option(help="Size of a symbolic dimension, batch=1; may be repeated.")
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option(min=1, help="Time budget for tuning.", show_default="300, if no --trials")
+        float | None,
+        typer.Option(
+            rich_help_panel=_BUDGET, min=1, help="Time budget for tuning.", show_default="300, if no --trials"
+        ),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=0, help="Measured candidates in all, earlier runs on the store included.")
+        int | None,
+        typer.Option(
+            rich_help_panel=_BUDGET, min=0, help="Measured candidates in all, earlier runs on the store included."
+        ),
     ] = None,
-    target: Annotated[str, typer.Option(help="TVM target: native, 'llvm -mcpu=...', or JSON.")] = "native",
+    target: Annotated[
+        str, typer.Option(rich_help_panel=_TARGET, help="TVM target: native, 'llvm -mcpu=...', or JSON.")
+    ] = "native",
     threads: Annotated[
-        int | None, typer.Option(min=1, help="Threads a kernel runs on.", show_default="usable cores")
+        int | None,
+        typer.Option(rich_help_panel=_TARGET, min=1, help="Threads a kernel runs on.", show_default="usable cores"),
     ] = None,
-    profile: Annotated[str, typer.Option(help="Hardware profile: auto, a name, or a YAML file.")] = "auto",
+    profile: Annotated[
+        str, typer.Option(rich_help_panel=_TARGET, help="Hardware profile: auto, a name, or a YAML file.")
+    ] = "auto",
     store: Annotated[
-        str | None, typer.Option(help="Where measurements are kept: file or URL.", show_default="user data folder")
+        str | None,
+        typer.Option(
+            rich_help_panel=_MEASURE,
+            help="Where measurements are kept: file or URL.",
+            show_default="user data folder",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of every random draw.")] = 0,
-    batch: Annotated[int, typer.Option(min=1, help="Candidates per batch.")] = 16,
-    build_timeout: Annotated[float | None, typer.Option(min=0.1, help="Seconds one build may take.")] = None,
-    run_timeout: Annotated[float | None, typer.Option(min=0.1, help="Seconds one candidate may run.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory a candidate may use, as 8G.")] = None,
-    flush_cache: Annotated[bool, typer.Option(help="Flush the caches before each timed call.")] = False,
-    explorer: Annotated[str, typer.Option(help="Explorer to use.")] = "explore.uniform",
-    verifier: Annotated[str, typer.Option(help="Verifier to use, or none.")] = "lightgbm.decisions",
-    selector: Annotated[str, typer.Option(help="Selector to use.")] = "select.epsilon-greedy",
-    disable_rule: Annotated[list[str] | None, typer.Option(help="Rule to leave out; may be repeated.")] = None,
-    block: Annotated[list[str] | None, typer.Option(help="Plugin not to load; may be repeated.")] = None,
-    plugin: Annotated[list[Path] | None, typer.Option(help="Plugin file to load too; may be repeated.")] = None,
-    strict: Annotated[bool, typer.Option(help="Stop at the first plugin that fails.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+    seed: Annotated[int, typer.Option(rich_help_panel=_BUDGET, min=0, help="Seed of every random draw.")] = 0,
+    batch: Annotated[int, typer.Option(rich_help_panel=_BUDGET, min=1, help="Candidates per batch.")] = 16,
+    build_timeout: Annotated[
+        float | None, typer.Option(rich_help_panel=_MEASURE, min=0.1, help="Seconds one build may take.")
+    ] = None,
+    run_timeout: Annotated[
+        float | None, typer.Option(rich_help_panel=_MEASURE, min=0.1, help="Seconds one candidate may run.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(rich_help_panel=_MEASURE, help="Memory a candidate may use, as 8G.")
+    ] = None,
+    flush_cache: Annotated[
+        bool, typer.Option(rich_help_panel=_MEASURE, help="Flush the caches before each timed call.")
+    ] = False,
+    explorer: Annotated[str, typer.Option(rich_help_panel=_STRATEGY, help="Explorer to use.")] = "explore.uniform",
+    verifier: Annotated[
+        str, typer.Option(rich_help_panel=_STRATEGY, help="Verifier to use, or none.")
+    ] = "lightgbm.decisions",
+    selector: Annotated[
+        str, typer.Option(rich_help_panel=_STRATEGY, help="Selector to use.")
+    ] = "select.epsilon-greedy",
+    disable_rule: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=_STRATEGY, help="Rule to leave out; may be repeated.")
+    ] = None,
+    block: Annotated[
+        list[str] | None, typer.Option(rich_help_panel=_STRATEGY, help="Plugin not to load; may be repeated.")
+    ] = None,
+    plugin: Annotated[
+        list[Path] | None, typer.Option(rich_help_panel=_STRATEGY, help="Plugin file to load too; may be repeated.")
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option(rich_help_panel=_STRATEGY, help="Stop at the first plugin that fails.")
+    ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="Print the result only.")
+    ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Result as JSON on stdout, progress as JSON lines on stderr.")
+        bool,
+        typer.Option(
+            "--json", rich_help_panel=_OUTPUT, help="Result as JSON on stdout, progress as JSON lines on stderr."
+        ),
     ] = False,
 ) -> None:
     """Tune a model for this machine's processor and write a faster one.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
-from prune_engine.errors import ModelImportError
+from prune_engine.errors import ModelImportError, TargetError
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
 from prune_engine.plugins import PluginHost
@@ -73,15 +73,12 @@ def tune_model(
     MeasureServerError, NothingMeasuredError (after the store was written) and NumericsError.
     """
     observer = observer or SilentObserver()
-    from prune_engine.metaschedule.artifact import check_writable
-    from prune_engine.metaschedule.targets import resolve_target
-
-    check_writable(request.out_dir)
+    _check_writable(request.out_dir)
     host = PluginHost(request.config)
     host.load()
     profile = _profile(request, host)
     observer.on_status("starting the compiler")
-    target = resolve_target(request.target, request.n_threads)
+    target = _target(request)
     store = _open_store(request, host)
     try:
         # Preloads in processes of its own while the model is imported here.
@@ -105,8 +102,37 @@ def tune_model(
         store.close()
 
 
+def _check_writable(out_dir: Path) -> None:
+    """Raise OutputError now rather than after the tuning."""
+    from prune_engine.metaschedule.artifact_files import output_error, staging_folder
+
+    with staging_folder(out_dir):
+        try:
+            out_dir.mkdir(exist_ok=True)
+        except OSError as error:
+            raise output_error(error, out_dir) from error
+
+
+def _target(request: TuneRequest) -> str:
+    from prune_engine.metaschedule.targets import make_target, resolve_target
+
+    target = resolve_target(request.target, request.n_threads)
+    kind = make_target(target).kind.name
+    if kind != "llvm":
+        raise TargetError(
+            "kernels are measured on this machine's processor",
+            who=f"target {kind}",
+            expected="native, or kind llvm",
+            remedy="Leave out --target to tune for this machine.",
+        )
+    return target
+
+
 def _profile(request: TuneRequest, host: PluginHost) -> HardwareProfile:
-    registry = ProfileRegistry(computed=host.collect("register_hardware_profiles"))
+    from prune_engine.hardware.schema import HardwareProfile
+
+    collected = host.collect("register_hardware_profiles")
+    registry = ProfileRegistry([(name, item) for name, item in collected if isinstance(item, HardwareProfile)])
     return registry.resolve(request.profile, n_threads=request.n_threads)
 
 
@@ -151,12 +177,9 @@ def _import(request: TuneRequest, target: str) -> ImportedModel:
 def _manifest(request: TuneRequest, target: str, model: ImportedModel) -> Mapping[str, object]:
     import os
     import platform
+    from importlib.metadata import version
 
-    import lightgbm
-    import numpy as np
-    import onnx
-    import tvm
-
+    packages = ("apache-tvm", "apache-tvm-ffi", "lightgbm", "numpy", "onnx", "onnxruntime")
     return {
         "model": str(request.model_path),
         "model_digest": model.digest,
@@ -164,12 +187,7 @@ def _manifest(request: TuneRequest, target: str, model: ImportedModel) -> Mappin
         "python": platform.python_version(),
         "platform": platform.platform(),
         "load_average": list(os.getloadavg()),
-        "versions": {
-            "tvm": tvm.__version__,
-            "numpy": np.__version__,
-            "lightgbm": lightgbm.__version__,
-            "onnx": onnx.__version__,
-        },
+        "versions": {package: version(package) for package in packages},
     }
 
 
@@ -196,7 +214,7 @@ def _finish(
     observer: Observer,
 ) -> TuneOutcome:
     from prune_engine.metaschedule.apply import Winner, compile_model
-    from prune_engine.metaschedule.artifact import save_artifact
+    from prune_engine.metaschedule.artifact_writer import save_artifact
     from prune_engine.metaschedule.model_timing import time_models
 
     winners = [Winner(t.summary.task_id, t.trace_json) for t in run.tasks if t.trace_json is not None]
@@ -207,16 +225,14 @@ def _finish(
     with TemporaryDirectory(prefix="prune-engine-") as scratch:
         dirs = {"untuned": Path(scratch) / "untuned", "tuned": Path(scratch) / "tuned"}
         for name, compiled in (("untuned", untuned), ("tuned", tuned)):
-            save_artifact(
-                compiled.executable, model, dirs[name], n_threads=request.n_threads, target=target, manifest=common
-            )
+            save_artifact(compiled, model, dirs[name], n_threads=request.n_threads, target=target, manifest=common)
         observer.on_status("checking the outputs and timing the whole model")
         comparison = time_models(dirs, model, n_threads=request.n_threads, seed=request.config.seed)
         comparison.raise_if_wrong()
         is_tuned = bool(winners) and comparison.is_faster
         chosen = tuned if is_tuned else untuned
         save_artifact(
-            chosen.executable,
+            chosen,
             model,
             request.out_dir,
             n_threads=request.n_threads,
@@ -232,5 +248,5 @@ def _finish(
         database_dir=database_dir,
         store_url=store_url,
         is_tuned=is_tuned,
-        not_applied=tuple(names.get(task_id, task_id) for task_id in tuned.not_applied),
+        not_applied=tuple(names.get(task_id, task_id) for task_id in tuned.rejected),
     )
