@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,7 +40,8 @@ def _translated(error: Exception, url: str, file: Path | None, wait_secs: float)
             who=url,
             remedy=f"{_who_holds(file)} Nothing was written; the same command resumes where this one stopped.",
         )
-    if "database or disk is full" in text or ("I/O error" in text and _is_nearly_full(file)):
+    is_vague = "I/O error" in text or "unable to open" in text
+    if "database or disk is full" in text or (is_vague and _is_nearly_full(file)):
         return StoreFullError(
             "no space left to write to",
             who=url,
@@ -72,12 +72,15 @@ def _translated(error: Exception, url: str, file: Path | None, wait_secs: float)
 
 
 def _is_nearly_full(file: Path | None) -> bool:
+    """Whether the file system has hardly any space or no more room for files."""
     if file is None:
         return False
     try:
-        return shutil.disk_usage(file.parent).free < _LITTLE_SPACE_BYTES
+        disk = os.statvfs(file.parent)
     except OSError:
         return False
+    has_no_files_left = disk.f_files > 0 and disk.f_favail == 0  # f_files is 0 where there is no such limit
+    return disk.f_bavail * disk.f_frsize < _LITTLE_SPACE_BYTES or has_no_files_left
 
 
 def _who_holds(file: Path | None) -> str:
