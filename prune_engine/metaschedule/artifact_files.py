@@ -112,7 +112,8 @@ def _child_main(work: Callable[[], None], write_end: int) -> NoReturn:
     with contextlib.suppress(BaseException):
         os.dup2(write_end, 2)
         os.dup2(write_end, 1)
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Ctrl-C is for the engine, which ends in order; neither this nor the linker should hear of it.
+        os.setsid()
         try:
             work()
             code = 0

@@ -1,0 +1,227 @@
+"""Before and after: a whole model untuned, tuned and in onnxruntime, checked and timed side by side."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from prune_engine.errors import ArtifactError, NumericsError
+from prune_engine.metaschedule.importers import ImportedModel
+from prune_engine.metaschedule.model_outputs import OutputDifference
+
+_WORKER = "prune_engine.metaschedule.model_timing_worker"
+
+#: The tuned model must beat the untuned one in at least this share of the rounds, and in the median.
+_MIN_WINS = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLatency:
+    """Latency of one contestant: seconds per call, one value per round."""
+
+    run_secs: tuple[float, ...]
+
+    @property
+    def median_secs(self) -> float:
+        """Median over the rounds."""
+        return statistics.median(self.run_secs)
+
+    @property
+    def low_secs(self) -> float:
+        """First quartile over the rounds."""
+        return float(np.quantile(self.run_secs, 0.25))
+
+    @property
+    def high_secs(self) -> float:
+        """Third quartile over the rounds."""
+        return float(np.quantile(self.run_secs, 0.75))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelComparison:
+    """Latencies by contestant (untuned, tuned, and onnxruntime if it could run), and how outputs differ.
+
+    Round i of every contestant ran right beside round i of the others, so rounds can be compared in pairs.
+    ``reference_problem`` says why onnxruntime took no part, None if it did.
+    """
+
+    latencies: Mapping[str, ModelLatency]
+    differences: tuple[OutputDifference, ...]
+    n_threads: int
+    reference_problem: str | None = None
+
+    @property
+    def is_correct(self) -> bool:
+        """Whether every output is within tolerance of every reference."""
+        return all(difference.is_within for difference in self.differences)
+
+    @property
+    def is_faster(self) -> bool:
+        """Whether the tuned model is faster than the untuned one in the median and in most rounds."""
+        untuned, tuned = self.latencies["untuned"], self.latencies["tuned"]
+        wins = [t < u for t, u in zip(tuned.run_secs, untuned.run_secs, strict=True)]
+        return tuned.median_secs < untuned.median_secs and statistics.mean(wins) > _MIN_WINS
+
+    @property
+    def speedup(self) -> float:
+        """Untuned over tuned latency, medians."""
+        return self.latencies["untuned"].median_secs / self.latencies["tuned"].median_secs
+
+    @property
+    def remark(self) -> str:
+        """One sentence on the outputs."""
+        if self.reference_problem is not None:
+            against = f"the untuned model only ({self.reference_problem})"
+        else:
+            against = "onnxruntime and the untuned model"
+        wrong = [d for d in self.differences if not d.is_within]
+        if wrong:
+            return f"outputs differ from {wrong[0].reference}: {_describe(wrong[0])}"
+        largest = max((d.max_rel or 0.0 for d in self.differences), default=0.0)
+        return f"outputs agree with {against}: largest difference {largest:.1e} of the largest value"
+
+    def raise_if_wrong(self) -> None:
+        """Raise NumericsError if an output of the tuned model is out of tolerance."""
+        wrong = [d for d in self.differences if not d.is_within]
+        if wrong:
+            raise NumericsError(
+                f"the tuned model's outputs differ from {wrong[0].reference}'s",
+                who=f"output {wrong[0].output!r}",
+                got=_describe(wrong[0]),
+                expected=f"at most {wrong[0].tolerance:g}",
+                remedy="The result was not shipped. Report this with the model: a schedule that computes "
+                "something else should have been refused when it was measured.",
+            )
+
+    def as_json(self) -> dict[str, object]:
+        """As JSON values; times in seconds."""
+        return {
+            "n_threads": self.n_threads,
+            "latencies": {
+                name: {
+                    "median_secs": latency.median_secs,
+                    "low_secs": latency.low_secs,
+                    "high_secs": latency.high_secs,
+                    "run_secs": list(latency.run_secs),
+                }
+                for name, latency in self.latencies.items()
+            },
+            "speedup": self.speedup,
+            "is_faster": self.is_faster,
+            "is_correct": self.is_correct,
+            "differences": [difference.as_json() for difference in self.differences],
+            "reference_problem": self.reference_problem,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TimingRequest:
+    """What the worker process is asked; paths as text."""
+
+    artifacts: Mapping[str, str]
+    onnx: str
+    n_threads: int
+    seed: int
+    n_rounds: int
+    budget_secs: float
+
+
+def time_models(
+    dirs: Mapping[str, Path],
+    model: ImportedModel,
+    *,
+    n_threads: int,
+    seed: int,
+    n_rounds: int = 15,
+    budget_secs: float = 20.0,
+    timeout_secs: float = 600.0,
+) -> ModelComparison:
+    """Run the artefacts ``dirs["untuned"]``, ``dirs["tuned"]`` and onnxruntime on the same random inputs.
+
+    All run in one fresh process on ``n_threads`` threads, in turn within every round. There are
+    ``n_rounds`` rounds, or as many as fit into ``budget_secs``, at least three.
+
+    Raises:
+        ArtifactError: an artefact cannot be loaded, crashed, or did not end within ``timeout_secs``.
+    """
+    with tempfile.TemporaryDirectory(prefix="prune-engine-") as folder:
+        onnx = Path(folder) / "reference.onnx"
+        onnx.write_bytes(model.onnx_bytes)
+        request = TimingRequest(
+            {name: str(Path(path).resolve()) for name, path in dirs.items()},
+            str(onnx),
+            n_threads,
+            seed,
+            n_rounds,
+            budget_secs,
+        )
+        answer = _ask_worker(request, Path(folder), timeout_secs)
+    if "error" in answer:
+        raise ArtifactError(
+            "the model cannot be timed",
+            who=answer["contestant"],
+            got=answer["error"],
+            remedy="Nothing was shipped.",
+        )
+    return ModelComparison(
+        latencies={name: ModelLatency(tuple(secs)) for name, secs in answer["run_secs"].items()},
+        differences=tuple(OutputDifference(**d) for d in answer["differences"]),
+        n_threads=n_threads,
+        reference_problem=answer["reference_problem"],
+    )
+
+
+def _ask_worker(request: TimingRequest, folder: Path, timeout_secs: float) -> dict[str, Any]:
+    (folder / "request.json").write_text(json.dumps(asdict(request)))
+    command = [sys.executable, "-m", _WORKER, str(folder)]
+    env = {**os.environ, "TVM_NUM_THREADS": str(request.n_threads)}
+    try:
+        # In a session of its own: Ctrl-C is for the engine, which ends in order.
+        done = subprocess.run(
+            command,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_secs,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ArtifactError(
+            "the model did not finish", who=_contestant(folder), got=f"no answer in {timeout_secs:.0f} s"
+        ) from error
+    answer = folder / "answer.json"
+    if done.returncode == 0 and answer.is_file():
+        content: dict[str, Any] = json.loads(answer.read_text())
+        return content
+    code = done.returncode
+    cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+    raise ArtifactError(
+        "the model crashed while it was timed",
+        who=_contestant(folder),
+        got=f"{cause}: {done.stderr.decode(errors='replace').strip()[-400:]}",
+        remedy="Nothing was shipped.",
+    )
+
+
+def _contestant(folder: Path) -> str:
+    """Who was running when the worker ended."""
+    progress = folder / "contestant"
+    return progress.read_text() if progress.is_file() else "timing worker"
+
+
+def _describe(difference: OutputDifference) -> str:
+    if difference.problem is not None:
+        return difference.problem
+    return f"{difference.max_abs:.3g} absolute, {difference.max_rel:.3g} of the largest value"
