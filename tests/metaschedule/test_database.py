@@ -215,6 +215,24 @@ def test_a_failure_on_the_way_keeps_the_old_database(tmp_path: Path, task: Tunin
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
 
 
+def test_stopped_between_the_files_leaves_no_wrong_records(
+    tmp_path: Path, task: TuningTask, traces: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records name their workload by its number: old ones must never meet new workloads."""
+    write_tuning_records(tmp_path, [TaskRecords(task, [_stored("c", traces[0], 1.0)])])
+    replace_file = Path.replace
+
+    def stop_at_records(self: Path, target: Path) -> Path:
+        if self.name == RECORDS_FILE:
+            raise KeyboardInterrupt
+        return replace_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", stop_at_records)
+    with pytest.raises(KeyboardInterrupt):
+        write_tuning_records(tmp_path, [TaskRecords(_task(_gemm("D"), "other"), [_stored("d", "[[],[]]", 1.0)])])
+    assert [p.name for p in tmp_path.iterdir()] == [WORKLOADS_FILE]
+
+
 def test_folder_that_cannot_be_written(tmp_path: Path, task: TuningTask) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/self/db")):
