@@ -46,4 +46,5 @@ def _dtype(name: str) -> np.dtype[Any]:
         # bfloat16 and the 8-bit floats; the package is one of TVM's and onnx's dependencies.
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, name))
+        extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return extended
