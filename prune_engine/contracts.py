@@ -8,8 +8,11 @@ import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import PluginContractError
-from prune_engine.space import DesignSpace, SpaceRestriction
-from prune_engine.verdicts import BoolArray, DraftScores, Selection, VerifyScores
+from prune_engine.space import DesignSpace, Int32Array, SpaceRestriction
+from prune_engine.verdicts import BoolArray, DraftScores, Selection, SelectionReason, VerifyScores
+
+#: What a strategy may raise without ending the run. A KeyboardInterrupt is the user's, so it is not among them.
+STRATEGY_FAILURES = (Exception, SystemExit)
 
 
 def check_mask(strategy: str, mask: object, n: int) -> BoolArray:
@@ -19,14 +22,18 @@ def check_mask(strategy: str, mask: object, n: int) -> BoolArray:
     return mask
 
 
-def check_restriction(strategy: str, restriction: SpaceRestriction, space: DesignSpace) -> SpaceRestriction:
-    """A rule's restriction: known variables, bool (m,) each."""
+def check_restriction(strategy: str, restriction: object, space: DesignSpace) -> SpaceRestriction:
+    """A rule's restriction: known variables, bool (m,) each, and something left of the space."""
+    if not isinstance(restriction, SpaceRestriction):
+        raise _error(strategy, "restriction", restriction, "SpaceRestriction or None")
     for (s, v), keep in restriction.keep.items():
         if not 0 <= s < len(space.sketches) or not 0 <= v < len(space.sketches[s].variables):
             raise _error(strategy, "restriction", f"sketch {s}, variable {v}", "a variable of the space")
         m = len(space.sketches[s].variables[v].table)
         if not isinstance(keep, np.ndarray) or keep.dtype != np.bool_ or keep.shape != (m,):
             raise _error(strategy, "restriction", keep, f"bool ({m},)")
+    if space.size and not space.restrict(restriction).size:
+        raise _error(strategy, "restriction", f"none of {space.size} candidates left", "at least one left")
     return restriction
 
 
@@ -50,7 +57,7 @@ def check_verify(strategy: str, scores: object, n: int) -> VerifyScores:
         raise _error(strategy, "score", scores, "VerifyScores")
     _check_scores(strategy, scores.scores, n)
     probs = scores.degradation_prob
-    if not isinstance(probs, np.ndarray) or probs.shape != (n,):
+    if not isinstance(probs, np.ndarray) or probs.shape != (n,) or probs.dtype != np.float64:
         raise _error(strategy, "degradation_prob", probs, f"float64 ({n},)")
     if n and not ((probs >= 0) & (probs <= 1)).all():
         raise _error(
@@ -59,25 +66,29 @@ def check_verify(strategy: str, scores: object, n: int) -> VerifyScores:
     return scores
 
 
-def check_batches(strategy: str, batches: object, space: DesignSpace) -> Sequence[CandidateBatch]:
-    """An explorer's or a transfer's proposal: batches of this space, indices within the allowed rows."""
-    if not isinstance(batches, Sequence):
+def check_batches(strategy: str, batches: object, space: DesignSpace) -> tuple[CandidateBatch, ...]:
+    """An explorer's or a transfer's proposal: batches of this space, indices within the allowed rows.
+
+    They come back with the space's own sketches, so that a strategy's copy of one can do no harm.
+    """
+    if isinstance(batches, str) or not isinstance(batches, Sequence):
         raise _error(strategy, "propose", batches, "a sequence of CandidateBatch")
+    checked = []
     for batch in batches:
         if not isinstance(batch, CandidateBatch):
             raise _error(strategy, "propose", batch, "a sequence of CandidateBatch")
-        if batch.sketch.index >= len(space.sketches) or batch.sketch.sketch_id not in {
-            s.sketch_id for s in space.sketches
-        }:
-            raise _error(strategy, "propose", f"sketch {batch.sketch.sketch_id}", "a sketch of the space")
-        for v, variable in enumerate(space.sketches[batch.sketch.index].variables):
-            if len(batch) and not np.isin(batch.indices[:, v], variable.rows).all():
-                raise _error(strategy, "propose", f"rows of {variable.name} that are not allowed", "allowed rows")
-    return batches
+        if batch.space.task.task_id != space.task.task_id:
+            raise _error(strategy, "propose", f"a batch of task {batch.space.task.name}", space.task.name)
+        index = batch.sketch.index
+        if not 0 <= index < len(space.sketches) or batch.sketch.sketch_id != space.sketches[index].sketch_id:
+            raise _error(strategy, "propose", f"sketch {index} {batch.sketch.sketch_id}", "a sketch of the space")
+        _check_indices(strategy, batch.indices, space, index)
+        checked.append(CandidateBatch(space, space.sketches[index], batch.indices))
+    return tuple(checked)
 
 
 def check_selection(strategy: str, selection: object, n: int, k: int) -> Selection:
-    """A selection: at most k distinct positions below n, a reason each."""
+    """A selection: at most k distinct positions below n, a reason each; something where there is something."""
     if not isinstance(selection, Selection):
         raise _error(strategy, "select", selection, "Selection")
     indices = selection.indices
@@ -87,7 +98,20 @@ def check_selection(strategy: str, selection: object, n: int, k: int) -> Selecti
         raise _error(strategy, "select", indices, f"at most {k} distinct positions with a reason each")
     if len(indices) and not (indices.min() >= 0 and indices.max() < n):
         raise _error(strategy, "select", f"positions {indices.min()} to {indices.max()}", f"positions below {n}")
-    return selection
+    if not all(isinstance(reason, SelectionReason) for reason in selection.reasons):
+        raise _error(strategy, "select", f"reasons {selection.reasons}", "a SelectionReason each")
+    if not len(indices) and min(n, k):
+        raise _error(strategy, "select", f"nothing out of {n}", f"between 1 and {min(n, k)} positions")
+    return Selection(indices.astype(np.int64), tuple(selection.reasons))
+
+
+def _check_indices(strategy: str, indices: Int32Array, space: DesignSpace, sketch: int) -> None:
+    variables = space.sketches[sketch].variables
+    if indices.shape[1] != len(variables):
+        raise _error(strategy, "propose", indices, f"int32 (n, {len(variables)})")
+    for v, variable in enumerate(variables):
+        if len(indices) and not np.isin(indices[:, v], variable.rows).all():
+            raise _error(strategy, "propose", f"rows of {variable.name} that are not allowed", "allowed rows")
 
 
 def _check_scores(strategy: str, scores: object, n: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import statistics
+from collections.abc import Sequence
 
 from prune_engine.candidates import Candidate
 from prune_engine.config import EngineConfig
@@ -12,8 +14,10 @@ from prune_engine.task_state import Incumbent, TaskState
 
 #: A finalist is within this factor of the incumbent (`close runners-up can be the better one`).
 _FINALIST_RATIO = 1.15
-#: A schedule ships only if it beats the default by more than this in the paired repeats.
+#: A schedule ships only if it beats the default by more than this in the paired repeats ...
 _MIN_GAIN = 0.01
+#: ... and in so many of them that one that is no faster would do so with at most this probability.
+_MAX_LUCK = 0.05
 
 
 class Finals:
@@ -24,28 +28,31 @@ class Finals:
 
     def decide(self, state: TaskState, *, measure: bool) -> None:
         """Set the state's winner (None: the default). Without ``measure`` earlier timings decide."""
+        state.is_decided, state.final_secs = True, state.default_secs
         finalists = self._finalists(state)
-        if state.space is None or not finalists:
+        # Without its default a task cannot be shown to gain, so the default ships.
+        if state.space is None or not finalists or state.default_secs is None:
             return
         comparison = self._comparison(state, finalists, measure=measure)
         if comparison is None:
             self._decide_by_ranking(state)
+        else:
+            self._decide_by(state, finalists, comparison)
+
+    @staticmethod
+    def _decide_by(state: TaskState, finalists: Sequence[Incumbent], comparison: Comparison) -> None:
+        timed = {i: secs for i, secs in zip(comparison.candidate_ids, comparison.run_secs, strict=True) if secs}
+        default = timed.get(DEFAULT_CANDIDATE)
+        if default is None:
             return
-        medians = {
-            identity: statistics.median(secs)
-            for identity, secs in zip(comparison.candidate_ids, comparison.run_secs, strict=True)
-            if secs
-        }
-        default_secs = medians.get(DEFAULT_CANDIDATE)
-        if default_secs is None:
-            return  # without its default a task cannot be shown to gain
-        state.final_default_secs = default_secs
-        state.final_secs = default_secs
-        timed = [f for f in finalists if f.candidate.candidate_id in medians]
-        best = min(timed, key=lambda f: medians[f.candidate.candidate_id], default=None)
-        if best is not None and medians[best.candidate.candidate_id] < default_secs * (1 - _MIN_GAIN):
-            state.winner = best
-            state.final_secs = medians[best.candidate.candidate_id]
+        state.final_default_secs = state.final_secs = statistics.median(default)
+        faster = [
+            (statistics.median(secs), finalist)
+            for finalist in finalists
+            if (secs := timed.get(finalist.candidate.candidate_id)) and is_faster(secs, default)
+        ]
+        if faster:
+            state.final_secs, state.winner = min(faster, key=lambda pair: pair[0])
 
     def _finalists(self, state: TaskState) -> list[Incumbent]:
         if not state.ranking:
@@ -57,7 +64,7 @@ class Finals:
         device, n_threads = self._workbench.device_name(), self._workbench.n_threads()
         ids = {DEFAULT_CANDIDATE, *(f.candidate.candidate_id for f in finalists)}
         last = self._store.last_comparison(state.task.task_id, device, n_threads)
-        if last is not None and set(last.candidate_ids) == ids:
+        if last is not None and set(last.candidate_ids) == ids and _has_default(last):
             return last
         if not measure or state.space is None:
             return None
@@ -69,5 +76,29 @@ class Finals:
     @staticmethod
     def _decide_by_ranking(state: TaskState) -> None:
         best = state.ranking[0]
-        if state.default_secs is None or best.latency_secs < state.default_secs * (1 - _MIN_GAIN):
+        if state.default_secs is not None and best.latency_secs < state.default_secs * (1 - _MIN_GAIN):
             state.winner, state.final_secs = best, best.latency_secs
+
+
+def is_faster(secs: Sequence[float], default_secs: Sequence[float]) -> bool:
+    """Whether a schedule beats the default: by its median, and in enough of the paired repeats (sign test).
+
+    ``secs[i]`` and ``default_secs[i]`` were taken in turns, so a disturbance that lasts hits both.
+    """
+    pairs = list(zip(secs, default_secs, strict=False))
+    n_wins = sum(mine < theirs for mine, theirs in pairs)
+    is_luck = n_wins < len(pairs) and _luck(n_wins, len(pairs)) > _MAX_LUCK
+    return not is_luck and statistics.median(secs) < statistics.median(default_secs) * (1 - _MIN_GAIN)
+
+
+def _luck(n_wins: int, n: int) -> float:
+    """Probability that equals win at least ``n_wins`` of ``n`` repeats."""
+    return float(sum(math.comb(n, wins) for wins in range(n_wins, n + 1)) / 2**n)
+
+
+def _has_default(comparison: Comparison) -> bool:
+    """Whether the default was timed; if it failed in passing, the comparison decides nothing."""
+    return any(
+        secs and i == DEFAULT_CANDIDATE
+        for i, secs in zip(comparison.candidate_ids, comparison.run_secs, strict=True)
+    )

@@ -30,12 +30,13 @@ class VariableKind(Enum):
     LOCATION = "location"  #: a compute location: -2 inline, -1 root, else a loop's position
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """One decision of a sketch.
+    """One decision of a sketch. Equal only to itself.
 
-    ``table`` is int32 (m, p), read-only: m choices of p numbers. ``rows`` is int32 (r,), strictly
-    increasing: the choices still allowed. ``probs`` is float64 (m,), the prior of each choice.
+    ``table`` is int32 (m, p): m choices of p numbers. ``rows`` is int32 (r,), strictly increasing: the
+    choices still allowed. ``probs`` is float64 (m,), the prior of each choice. All are read-only, since
+    every strategy is handed the same ones.
     """
 
     name: str
@@ -43,17 +44,22 @@ class Variable:
     table: Int32Array = field(repr=False)
     rows: Int32Array = field(repr=False)
     probs: NDArray[np.float64] = field(repr=False)
+    #: Row number of each choice, filled at the first look-up; restricted copies share it.
+    _numbers: dict[tuple[int, ...], int] = field(repr=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for array in (self.table, self.rows, self.probs):
+            array.flags.writeable = False
 
     @staticmethod
     def of(name: str, kind: VariableKind, table: Int32Array, probs: Sequence[float] | None = None) -> Variable:
         """Make a variable with every row allowed. Without ``probs`` the prior is uniform."""
-        table = np.ascontiguousarray(table, dtype=np.int32)
+        table = np.array(table, dtype=np.int32, order="C", ndmin=1) if _needs_copy(table) else table
         if table.ndim != 2 or not len(table):
             raise ValueError(f"variable {name}: a choice table is int32 (m, p) with m >= 1, got {table.shape}")
         prior = np.full(len(table), 1.0 / len(table)) if probs is None else np.asarray(probs, dtype=np.float64)
         if prior.shape != (len(table),) or not (prior >= 0).all() or prior.sum() <= 0:
             raise ValueError(f"variable {name}: {len(table)} choices need as many probabilities >= 0")
-        table.flags.writeable = False
         return Variable(name, kind, table, np.arange(len(table), dtype=np.int32), prior / prior.sum())
 
     @property
@@ -71,10 +77,10 @@ class Variable:
 
     def index_of(self, decision: Sequence[int]) -> int | None:
         """Row number of a decision, or None if the table does not hold it."""
-        if len(decision) != self.table.shape[1]:
-            return None
-        hits = np.flatnonzero((self.table == np.asarray(decision, dtype=np.int64)).all(axis=1))
-        return int(hits[0]) if len(hits) else None
+        if not self._numbers:
+            rows = self.table.tolist()
+            self._numbers.update((tuple(rows[i]), i) for i in reversed(range(len(rows))))  # the first of equals
+        return self._numbers.get(tuple(int(x) for x in decision))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +140,11 @@ def perfect_tile_table(extent: int, n_parts: int, max_innermost_factor: int) -> 
     """Every ordered factorisation of ``extent`` into ``n_parts`` factors, int32 (m, n_parts), read-only.
 
     The last factor is at most ``max_innermost_factor`` (no limit if <= 0), as in TVM's
-    SamplePerfectTile. Rows are in lexicographic order. The table is cached and shared.
+    SamplePerfectTile; a single part is the extent itself, whatever the limit. Rows are in lexicographic
+    order. The table is cached and shared.
     """
-    if extent < 1 or n_parts < 1:
-        raise ValueError(f"a tile splits an extent >= 1 into >= 1 parts, got {extent} into {n_parts}")
+    if not 1 <= extent < 2**31 or n_parts < 1:
+        raise ValueError(f"a tile splits an int32 extent >= 1 into >= 1 parts, got {extent} into {n_parts}")
     divisors = _divisors(extent)
     innermost = divisors if max_innermost_factor <= 0 else divisors[divisors <= max_innermost_factor]
     # Grow from the innermost part outwards: one row per way to write the product of the parts so far.
@@ -153,6 +160,11 @@ def perfect_tile_table(extent: int, n_parts: int, max_innermost_factor: int) -> 
     table = rows[np.lexsort(rows.T[::-1])].astype(np.int32)
     table.flags.writeable = False
     return table
+
+
+def _needs_copy(table: Int32Array) -> bool:
+    """Whether a table must be copied, to be of the right kind and out of reach of whoever made it."""
+    return table.dtype != np.int32 or table.flags.writeable or not table.flags.c_contiguous
 
 
 def _divisors(extent: int) -> NDArray[np.int64]:

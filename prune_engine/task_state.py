@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -48,8 +49,9 @@ class TaskState:
     #: Rounds in a row that proposed nothing new.
     n_barren_rounds: int = 0
     stop_reason: str | None = None
-    #: What ships: None is the default schedule.
+    #: What ships, once that is decided: None is the default schedule.
     winner: Incumbent | None = None
+    is_decided: bool = False
     final_secs: float | None = None
     final_default_secs: float | None = None
 
@@ -69,8 +71,9 @@ class TaskState:
         """Whether the task can still use trials."""
         return self.space is not None and self.stop_reason is None
 
-    def restore(self, stored: Sequence[StoredCandidate]) -> None:
-        """Take in what earlier runs measured."""
+    def restore(self, stored: Sequence[StoredCandidate]) -> list[tuple[Candidate, Measurement]]:
+        """Take in what earlier runs measured; return what there is to learn from."""
+        lessons: list[tuple[Candidate, Measurement]] = []
         for row in stored:
             if row.candidate_id == DEFAULT_CANDIDATE:
                 self.default = row.measurement
@@ -78,7 +81,11 @@ class TaskState:
             if row.sketch_index is None:
                 continue
             candidate = Candidate(row.candidate_id, row.sketch_index, row.decisions)
-            self._take(candidate, row.measurement, row.trace_json, row.sketch_id)
+            known_sketch = self._has_sketch(row.sketch_index, row.sketch_id)
+            self._take(candidate, row.measurement, row.trace_json, known_sketch)
+            if known_sketch:
+                lessons.append((candidate, row.measurement))
+        return lessons
 
     def add(self, measured: MeasuredCandidate) -> None:
         """Take in a new measurement."""
@@ -86,7 +93,7 @@ class TaskState:
             self.default = measured.measurement
             return
         self.n_new += 1
-        self._take(measured.candidate, measured.measurement, measured.trace_json, None)
+        self._take(measured.candidate, measured.measurement, measured.trace_json, self.space is not None)
 
     def batches_of(
         self, measured: Sequence[tuple[Candidate, Measurement]]
@@ -129,26 +136,20 @@ class TaskState:
             n_new=self.n_new,
             failures=dict(self.failures),
             default_secs=default_secs,
-            best_secs=self.final_secs if self.winner else (self.best_secs if self.winner_pending else default_secs),
+            best_secs=self.final_secs if self.is_decided else self.best_secs,
             best_candidate_id=shipped,
             stop_reason=self.stop_reason or "",
         )
 
-    @property
-    def winner_pending(self) -> bool:
-        """Whether the finals of this task are still to come."""
-        return self.final_secs is None
+    def _has_sketch(self, index: int, sketch_id: str | None) -> bool:
+        sketches = self.space.sketches if self.space else ()
+        return 0 <= index < len(sketches) and sketches[index].sketch_id == sketch_id
 
     def _take(
-        self, candidate: Candidate, measurement: Measurement, trace_json: str | None, sketch_id: str | None
+        self, candidate: Candidate, measurement: Measurement, trace_json: str | None, known_sketch: bool
     ) -> None:
         self.n_trials += 1
         self.known_ids.add(candidate.candidate_id)
-        known_sketch = (
-            self.space is not None
-            and candidate.sketch_index < len(self.space.sketches)
-            and sketch_id in (None, self.space.sketches[candidate.sketch_index].sketch_id)
-        )
         if known_sketch:  # else it was measured under a structure that is not generated any more
             self.mark_seen(candidate)
         latency = measurement.latency_secs
@@ -157,7 +158,6 @@ class TaskState:
             self.failures[kind] += 1
             self.failure_examples.setdefault(kind, measurement.error.message)
         elif latency is not None and not measurement.is_censored and known_sketch:
-            self.ranking.append(Incumbent(candidate, latency, trace_json))
-            self.ranking.sort(key=lambda i: i.latency_secs)
+            bisect.insort(self.ranking, Incumbent(candidate, latency, trace_json), key=lambda i: i.latency_secs)
         if self.best_secs is not None:
             self.history.append(self.best_secs)

@@ -1,0 +1,52 @@
+"""What a run achieved, put together from its tasks' states."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from prune_engine.errors import NothingMeasuredError
+from prune_engine.lifecycle import RunResult, TaskResult
+from prune_engine.task_state import TaskState
+
+#: Failure messages quoted when nothing could be measured.
+_N_EXAMPLES = 3
+
+
+def run_result(states: Sequence[TaskState], reason: str, run_id: str, elapsed_secs: float) -> RunResult:
+    """Sum up a run that ended for ``reason``.
+
+    Raises NothingMeasuredError if not one schedule of any task could be measured and nobody interrupted.
+    """
+    census = _census(states)
+    measured_any = any(s.default_secs is not None or s.ranking for s in states)
+    if states and not measured_any and reason != "interrupted":
+        listed = ", ".join(f"{kind}: {n}" for kind, n in census.most_common()) or "no attempt was finished"
+        examples = [example for s in states for example in s.failure_examples.values()][:_N_EXAMPLES]
+        raise NothingMeasuredError(
+            f"not one schedule of {len(states)} tasks could be measured ({listed})",
+            who="tuning",
+            got="; ".join(examples) or None,
+            remedy="Everything tried is in the store; raise the budget or the time limits.",
+        )
+    return RunResult(
+        run_id=run_id,
+        tasks=tuple(
+            TaskResult(s.summary(), s.winner.trace_json if s.winner else None, dict(s.failure_examples))
+            for s in states
+        ),
+        stop_reason=reason,
+        n_new=sum(s.n_new for s in states),
+        elapsed_secs=elapsed_secs,
+        census=dict(census),
+    )
+
+
+def _census(states: Sequence[TaskState]) -> Counter[str]:
+    """Failures of all tasks by reason, the defaults' apart."""
+    census: Counter[str] = Counter()
+    for state in states:
+        census.update(state.failures)
+        if state.default is not None and state.default.error is not None:
+            census[f"default {state.default.error.kind.value}"] += 1
+    return census
