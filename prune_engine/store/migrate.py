@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, column, inspect, select, table
+from sqlalchemy import Connection, Engine, column, func, inspect, select, table
 
 from prune_engine.errors import StoreError, StoreVersionError
 from prune_engine.store.connect import WRITES
 from prune_engine.store.schema import HEAD_REVISION, VERSION_TABLE
+
+#: Any number, as long as no other program uses it for its advisory lock on the same database.
+_MIGRATION_LOCK = 0x70727565
 
 _SCRIPTS = Path(__file__).parent / "migrations"
 
@@ -28,11 +31,15 @@ def bring_up_to_date(engine: Engine, who: str) -> None:
     # Under the write lock, and looking again: of two processes that find a new file one makes the schema
     # and the other then finds it made. All of it is one transaction.
     with engine.connect().execution_options(**{WRITES: True}) as connection, connection.begin():
+        if connection.dialect.name == "postgresql":  # whose transactions do not exclude each other
+            connection.execute(select(func.pg_advisory_xact_lock(_MIGRATION_LOCK)))
         revision = stored_revision(connection)
         if revision == HEAD_REVISION:
             return
         if revision is None:
             _refuse_foreign_tables(connection, who)
+        else:
+            _refuse_newer(revision, who)  # upgraded by another version while we waited
         _upgrade(connection)
 
 
