@@ -46,12 +46,12 @@ def plugins(
     from rich.table import Table
 
     table = Table("plugin", "version", "status", "hooks", "strategies", title=None, box=None, pad_edge=False)
-    for row, record in zip(rows, host.records, strict=True):
+    for record in host.records:
         table.add_row(
             record.name,
             record.version or "-",
             record.summary,
             ", ".join(record.hooks),
-            ", ".join(row["strategies"]),
+            ", ".join(strategies_of[record.name]),
         )
     Console().print(table)

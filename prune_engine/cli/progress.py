@@ -18,6 +18,8 @@ from prune_engine.lifecycle import Observer, TaskSummary
 #: Seconds between two lines where the output is not a terminal.
 _LINE_INTERVAL_SECS = 10.0
 _MAX_ROWS = 24
+#: Columns that the figures beside a task's name take, and the least that is left for the name.
+_FIGURES_WIDTH, _MIN_NAME_WIDTH = 66, 14
 
 
 class LiveProgress(Observer):
@@ -52,7 +54,7 @@ class LiveProgress(Observer):
         """Show every task that has choices, the most expensive first."""
         tunable = [t for t in tasks if t.space_size > 1]
         shown = sorted(tunable, key=_cost_secs, reverse=True)[:_MAX_ROWS]
-        self._body = task_table(shown)
+        self._body = task_table(shown, self._console.width)
         hidden = len(tunable) - len(shown)
         parts = [
             *([f"{hidden} more tasks"] if hidden else []),
@@ -134,17 +136,18 @@ class JsonProgress(Observer):
         print(json.dumps(event), file=sys.stderr, flush=True)
 
 
-def task_table(tasks: Sequence[TaskSummary]) -> Table:
-    """Per task: calls, untuned, best, gain, trials, valid share."""
+def task_table(tasks: Sequence[TaskSummary], width: int) -> Table:
+    """Per task: calls, untuned, best, gain, trials, valid share; names are cut to fit ``width`` columns."""
+    name_width = max(_MIN_NAME_WIDTH, width - _FIGURES_WIDTH)
     table = Table(box=None, pad_edge=False)
-    table.add_column("task", overflow="ellipsis", no_wrap=True, max_width=44)
+    table.add_column("task", no_wrap=True)
     for name in ("calls", "untuned", "best", "gain", "trials", "valid", "state"):
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     for task in tasks:
         valid = f"{100 * task.n_valid / task.n_trials:.0f} %" if task.n_trials else "-"
         gain = f"{task.speedup:.2f}x" if task.speedup else "-"
         table.add_row(
-            task.name,
+            task.name if len(task.name) <= name_width else task.name[: name_width - 1] + "…",
             str(task.weight),
             _ms(task.default_secs),
             _ms(task.best_secs),

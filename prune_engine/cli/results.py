@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from prune_engine.lifecycle import TaskSummary
 if TYPE_CHECKING:
     from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
+_PLAIN_WIDTH = 140
 _STOP_REASONS = {
     "trials": "the trial budget is used up",
     "seconds": "the time budget is used up",
@@ -65,11 +67,12 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
 
 def print_result(outcome: TuneOutcome) -> None:
     """Tables on stdout: the tasks, what failed, and the whole model before and after."""
-    console = Console(highlight=False)
+    # A file or a pipe has no width: cut nothing there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
     summaries = [task.summary for task in outcome.run.tasks]
     tunable = sorted((t for t in summaries if t.space_size > 1), key=_cost_secs, reverse=True)
     if tunable:
-        console.print(task_table(tunable))
+        console.print(task_table(tunable, console.width))
     without = len(summaries) - len(tunable)
     if without:
         console.print(f"{without} of {len(summaries)} kernels have nothing to choose and keep their default.")

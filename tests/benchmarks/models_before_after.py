@@ -102,7 +102,7 @@ def table(records: dict[str, dict[str, Any]]) -> str:
             f"{latency['tuned'] / latency['onnxruntime']:.2f}",
             str(trials),
             str(sum(record["census"].values())),
-            f"{comparison['max_difference']:.1e}",
+            f"{max(d['max_rel'] or 0.0 for d in comparison['differences']):.1e}",
             f"{record['wall_secs']:.0f}",
         ]
         lines.append(f"| {' | '.join(cells)} |")

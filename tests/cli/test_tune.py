@@ -40,7 +40,7 @@ def test_tune_run_and_resume(cli: Run, tiny_model: Path, tmp_path: Path) -> None
     assert first["n_new_measurements"] == N_TRIALS
     for task in first["tasks"]:
         assert task["best_secs"] <= task["default_secs"]
-    assert first["comparison"]["passed"]
+    assert first["comparison"]["is_correct"]
     assert {"untuned", "tuned"} <= set(first["comparison"]["latencies"])
 
     x = np.random.default_rng(1).standard_normal((64, 96), dtype=np.float32)
