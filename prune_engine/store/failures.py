@@ -79,8 +79,10 @@ def _is_nearly_full(file: Path | None) -> bool:
         disk = os.statvfs(file.parent)
     except OSError:
         return False
-    has_no_files_left = disk.f_files > 0 and disk.f_favail == 0  # f_files is 0 where there is no such limit
-    return disk.f_bavail * disk.f_frsize < _LITTLE_SPACE_BYTES or has_no_files_left
+    # A limit of 0 is no limit: some file systems do not count files, /proc and the like have no blocks.
+    has_no_space_left = disk.f_blocks > 0 and disk.f_bavail * disk.f_frsize < _LITTLE_SPACE_BYTES
+    has_no_files_left = disk.f_files > 0 and disk.f_favail == 0
+    return has_no_space_left or has_no_files_left
 
 
 def _who_holds(file: Path | None) -> str:
