@@ -73,16 +73,16 @@ def make_batch(n: int = 8, *, space: DesignSpace | None = None, sketch: int = 0,
     space = space or make_space()
     chosen = space.sketches[sketch]
     n = min(n, chosen.size)
+    if not chosen.variables:
+        return CandidateBatch(space, chosen, np.empty((n, 0), dtype=np.int32))
     rng = np.random.default_rng(seed)
-    sizes = [variable.size for variable in chosen.variables]
-    picks = np.empty((0, len(sizes)), dtype=np.int64)
+    picks = np.empty((0, len(chosen.variables)), dtype=np.int32)
     while len(picks) < n:
-        drawn = np.column_stack([rng.integers(size, size=2 * n) for size in sizes]) if sizes else picks
-        _, first = np.unique(np.concatenate([picks, drawn]), axis=0, return_index=True)
-        picks = np.concatenate([picks, drawn])[np.sort(first)]
-    columns = [variable.rows[picks[:n, v]] for v, variable in enumerate(chosen.variables)]
-    indices = np.column_stack(columns) if columns else np.empty((n, 0))
-    return CandidateBatch(space, chosen, np.ascontiguousarray(indices, dtype=np.int32))
+        drawn = [variable.rows[rng.integers(variable.size, size=2 * n)] for variable in chosen.variables]
+        picks = np.concatenate([picks, np.column_stack(drawn)])
+        _, first = np.unique(picks, axis=0, return_index=True)
+        picks = picks[np.sort(first)]
+    return CandidateBatch(space, chosen, np.ascontiguousarray(picks[:n]))
 
 
 def make_measurement(

@@ -20,6 +20,18 @@ from prune_engine.testing.builders import make_batch, make_space, make_task
 from prune_engine.testing.checks import check_name, check_proposal, measure_batch, proposed, snapshot
 
 
+def fill_store(store: Store, source: DesignSpace) -> None:
+    """Store measurements of 40 candidates of each sketch of a space; some failed, some are censored."""
+    run = store.start_run({})
+    store.add_tasks(run, [source.task])
+    sketch_ids = [sketch.sketch_id for sketch in source.sketches]
+    for number in range(len(source.sketches)):
+        batch = make_batch(40, space=source, sketch=number)
+        measurements = measure_batch(batch, fail_every=7)
+        measured = [MeasuredCandidate(batch.candidate(i), m) for i, m in enumerate(measurements)]
+        store.add_measured(run, source.task.task_id, sketch_ids, measured)
+
+
 class ScheduleTransferContract:
     """Override ``transfer``; override ``source`` or ``space`` if it only knows particular ones."""
 
@@ -48,14 +60,7 @@ class ScheduleTransferContract:
     @pytest.fixture
     def store(self, empty_store: Store, source: DesignSpace) -> Store:
         """A store with measurements of ``source``, failures among them."""
-        run = empty_store.start_run({})
-        empty_store.add_tasks(run, [source.task])
-        sketch_ids = [sketch.sketch_id for sketch in source.sketches]
-        for number in range(len(source.sketches)):
-            batch = make_batch(40, space=source, sketch=number)
-            measurements = measure_batch(batch, fail_every=7)
-            measured = [MeasuredCandidate(batch.candidate(i), m) for i, m in enumerate(measurements)]
-            empty_store.add_measured(run, source.task.task_id, sketch_ids, measured)
+        fill_store(empty_store, source)
         return empty_store
 
     def test_name_and_order(self, transfer: ScheduleTransfer) -> None:
