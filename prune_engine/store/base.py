@@ -61,7 +61,10 @@ class Store(abc.ABC):
     def add_measured(
         self, run_id: str, task_id: str, sketch_ids: Sequence[str], measured: Sequence[MeasuredCandidate]
     ) -> None:
-        """Write measurements. ``sketch_ids[i]`` is the structure hash of the task's sketch number i."""
+        """Write measurements. ``sketch_ids[i]`` is the structure hash of the task's sketch number i.
+
+        The run was started and the task added before.
+        """
 
     @abc.abstractmethod
     def measured_ids(self, task_id: str, device_name: str, n_threads: int) -> frozenset[str]:
@@ -69,7 +72,7 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def candidates(self, task_id: str, device_name: str, n_threads: int) -> Sequence[StoredCandidate]:
-        """Everything measured for a task on this device with this many threads, oldest first."""
+        """Everything measured for a task on this device with this many threads, in the order of writing."""
 
     @abc.abstractmethod
     def add_comparison(
@@ -79,15 +82,21 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def last_comparison(self, task_id: str, device_name: str, n_threads: int) -> Comparison | None:
-        """The newest comparison of a task, or None."""
+        """The comparison of a task that was written last, or None."""
 
     @abc.abstractmethod
     def add_verdicts(self, run_id: str, task_id: str, verdicts: Sequence[Verdict]) -> None:
-        """Write verdicts; counts of one (stage, strategy, outcome, reason) without a candidate add up."""
+        """Write verdicts; those equal in stage, strategy, outcome, reason and candidate (or none) add up.
+
+        Of their evidence the newest stays.
+        """
 
     @abc.abstractmethod
     def verdicts(self, task_id: str, candidate_id: str | None = None) -> Sequence[Verdict]:
-        """A task's verdicts: all of them, or those on one candidate. Counts are summed over all runs."""
+        """A task's verdicts: all of them, or those on one candidate, in the order in which each was first reached.
+
+        Counts are summed over all runs.
+        """
 
     @abc.abstractmethod
     def runs(self) -> Sequence[RunRecord]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -16,13 +17,18 @@ from prune_engine.errors import StoreError
 #: Dialects with INSERT ... ON CONFLICT, on which idempotent writes rest.
 SUPPORTED_DIALECTS = ("sqlite", "postgresql")
 
+#: A file whose name begins like this can be given as ./name; "sqlite:/x" is a slip, not a folder "sqlite:".
+_LOOKS_LIKE_URL = re.compile(r"[a-z][a-z0-9+]*:")
+
 #: Execution option of connections that will write.
 WRITES = "prune_engine_writes"
 
 
 def parse_url(text: str) -> URL:
     """Read a SQLAlchemy URL or the path of a SQLite file. Raises StoreError."""
-    if "://" not in text:
+    if text == ":memory:":
+        text = "sqlite://"
+    if not _LOOKS_LIKE_URL.match(text):
         return URL.create("sqlite", database=str(Path(text).expanduser().absolute()))
     try:
         url = make_url(text)

@@ -55,6 +55,13 @@ def test_relative_path_and_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert (tmp_path / file).is_file()
 
 
+@pytest.mark.parametrize("name", [":memory:", "sqlite://", "sqlite:///:memory:"])
+def test_memory_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    _use(open_store(name))
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_folder_change_does_not_move_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     store = open_store("a.db")
@@ -69,7 +76,7 @@ def test_folder_change_does_not_move_a_store(tmp_path: Path, monkeypatch: pytest
     [
         ("", "empty store name"),
         ("nonsense://x", "not a store URL"),
-        ("sqlite:/no/slashes://", "not a store URL"),
+        ("sqlite:/too/few.db", "not a store URL"),
         ("mysql://host/db", "unsupported database"),
         ("sqlite+nonsense:///x.db", "not a store URL"),
     ],
