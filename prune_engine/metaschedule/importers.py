@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from prune_engine.metaschedule.onnx_folding import fold
 from prune_engine.metaschedule.onnx_operators import unsupported_error, unsupported_nodes
 from prune_engine.metaschedule.onnx_shapes import OpenDimension, describe_inputs, make_static
 from prune_engine.metaschedule.quiet import captured_stderr
+from prune_engine.metaschedule.relax_constants import fold_trivial
 from prune_engine.metaschedule.relax_tasks import extract_tasks
 from prune_engine.metaschedule.targets import make_target
 from prune_engine.task import TuningTask
@@ -148,13 +151,25 @@ def _convert(model: Any, path: Path, opset: int, folding: str | None) -> object:
     # The importer prints the operands of a node that fails; the error we raise names the node instead.
     onnx_frontend.print = lambda *_, **__: None
     try:
-        with captured_stderr():
+        with _reported(path, opset, folding, place):
             converted: object = LocatingImporter({}, "float32").from_onnx(model.graph, opset)
-            return converted
-    except Exception as error:  # the importer raises every kind; see import_error
-        raise import_error(error, path, opset, folding=folding, **_known_place(place)) from error
+        return converted
     finally:
         del onnx_frontend.print
+
+
+@contextmanager
+def _reported(
+    path: Path, opset: int, folding: str | None = None, place: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Keep TVM quiet, and turn whatever it raises into a ModelImportError."""
+    with captured_stderr():
+        try:
+            yield
+        except Exception as error:  # TVM raises every kind; see import_error
+            # Half-built objects that the frames hold would complain on stderr when they go: let it be now.
+            traceback.clear_frames(error.__traceback__)
+            raise import_error(error, path, opset, folding=folding, **_known_place(place or {})) from error
 
 
 def _known_place(place: Mapping[str, str]) -> dict[str, str | None]:
@@ -177,12 +192,9 @@ def _fuse(mod: object, target: str, path: Path, opset: int) -> object:
         transform.RewriteDataflowReshape(),
         transform.DeadCodeElimination(),
     ]
-    try:
-        with captured_stderr(), make_target(target):
-            fused: object = tvm.transform.Sequential(passes)(mod)
-            return fused
-    except Exception as error:  # TVM raises every kind; see import_error
-        raise import_error(error, path, opset, operator=None, node=None, folding=None) from error
+    with _reported(path, opset), make_target(target):
+        fused: object = tvm.transform.Sequential(passes)(fold_trivial(mod))
+    return fused
 
 
 def _inputs(mod: Any, model: Any, path: Path) -> tuple[TensorInfo, ...]:
