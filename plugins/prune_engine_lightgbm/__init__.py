@@ -1,4 +1,4 @@
-"""Learned verifiers on LightGBM."""
+"""Learned verifiers on LightGBM, which is imported (half a second) when the first model is trained."""
 
 from __future__ import annotations
 

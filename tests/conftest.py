@@ -1,0 +1,90 @@
+"""Fixtures that several parts of the suite share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from prune_engine.config import EngineConfig
+from prune_engine.engine import Engine
+from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.lifecycle import RunResult
+from prune_engine.plugins import PluginHost
+from prune_engine.store.base import Store
+from prune_engine.store.sql import SqlStore
+from prune_engine.task import TuningTask
+from prune_engine.testing import FakeWorkbench, make_profile
+
+
+@pytest.fixture(scope="session")
+def tvm() -> Any:
+    """tvm, imported once per session: it takes one to three seconds, and the intrinsics half a second more."""
+    from prune_engine.metaschedule._compat import import_tvm
+
+    return import_tvm()
+
+
+@pytest.fixture
+def profile() -> HardwareProfile:
+    return make_profile()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = SqlStore("sqlite://")
+    yield store
+    store.close()
+
+
+class EngineRun:
+    """One run of the engine on a fake workbench, and what it left behind."""
+
+    def __init__(self, result: RunResult, host: PluginHost, workbench: FakeWorkbench) -> None:
+        self.result, self.host, self.workbench = result, host, workbench
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """Plugins recorded as failed, with the reason."""
+        return {r.name: r.detail for r in self.host.records if r.status.value == "failed"}
+
+    @property
+    def asked(self) -> list[str]:
+        """Candidates measured, defaults left out, in order."""
+        return [candidate for _, candidate in self.workbench.asked if candidate != "default"]
+
+    @property
+    def n_repeats(self) -> int:
+        """How often something was measured that this workbench had measured before."""
+        return sum(n - 1 for n in self.workbench.asked.values())
+
+
+@pytest.fixture
+def run_engine(store: Store, profile: HardwareProfile) -> Callable[..., EngineRun]:
+    """Run the engine on tasks: ``run_engine(tasks, plugins={"name": plugin}, n_trials=32, ...)``.
+
+    Without LightGBM unless ``verifier`` is given: it is slow to import, and few tests need it.
+    """
+
+    def run(
+        tasks: Sequence[TuningTask],
+        workbench: FakeWorkbench | None = None,
+        *,
+        plugins: dict[str, object] | None = None,
+        into: Store | None = None,
+        should_stop: Callable[[], bool] = lambda: False,
+        clock: Callable[[], float] | None = None,
+        **options: Any,
+    ) -> EngineRun:
+        config = EngineConfig.of(**{"verifier": None, **options})
+        host = PluginHost(config)
+        host.load()
+        for name, plugin in (plugins or {}).items():
+            host.register(plugin, name)
+        workbench = workbench or FakeWorkbench()
+        timing = {"clock": clock} if clock else {}
+        engine = Engine(config, workbench, into or store, profile, host=host, should_stop=should_stop, **timing)
+        return EngineRun(engine.run(tasks), host, workbench)
+
+    return run
