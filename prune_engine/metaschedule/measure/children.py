@@ -179,7 +179,8 @@ def _isolate(server_pid: int, socket_fd: int, log_fd: int, memory_limit_bytes: i
     os.closerange(3, socket_fd)
     os.closerange(socket_fd + 1, 1 << 16)
     # The kernel should sacrifice a candidate before anything else when memory runs out.
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    with contextlib.suppress(OSError):  # a read-only /proc
+        Path("/proc/self/oom_score_adj").write_text("1000")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     limit_memory(memory_limit_bytes)
     os.chdir(folder)

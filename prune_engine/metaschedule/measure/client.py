@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import site
 import socket
@@ -15,7 +16,16 @@ from pathlib import Path
 from prune_engine.errors import MeasureServerError
 from prune_engine.metaschedule.measure.jobs import JobResult
 from prune_engine.metaschedule.measure.linux import COOKIE_VARIABLE, kill_marked
-from prune_engine.metaschedule.measure.protocol import Cancel, Configure, Done, Order, Ready, ToServer, Wait
+from prune_engine.metaschedule.measure.protocol import (
+    JOBS_FOLDER,
+    Cancel,
+    Configure,
+    Done,
+    Order,
+    Ready,
+    ToServer,
+    Wait,
+)
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 
 _MODULE = "prune_engine.metaschedule.measure.server"
@@ -23,7 +33,14 @@ _LOG = "server.log"
 
 
 class ServerDiedError(Exception):
-    """The server's process ended while it was needed; the text is what is known about why."""
+    """The server's process ended while it was needed; the text is what is known about why.
+
+    ``was_working`` says that it had its orders; otherwise it was found dead before it got them all.
+    """
+
+    def __init__(self, how: str, *, was_working: bool = False) -> None:
+        super().__init__(how)
+        self.was_working = was_working
 
 
 class ServerClient:
@@ -58,7 +75,8 @@ class ServerClient:
             ) from error
         finally:
             theirs.close()
-        self._connection = Connection(ours.detach())
+        self._socket = ours
+        self._connection = Connection(os.dup(ours.fileno()))
         self._is_ready = False
         with contextlib.suppress(ServerDiedError):  # the first use reports it
             self._send(Configure(self._settings, str(self._folder)))
@@ -74,9 +92,9 @@ class ServerClient:
         self._send(Wait())
         while True:
             message = self._receive()
-            # A reply that crossed our Cancel belongs to an earlier batch, and answers an earlier Wait.
             if isinstance(message, Done) and message.batch == batch:
                 return message.result
+            self._send(Wait())  # a leftover of an earlier batch took our turn
 
     def cancel(self) -> None:
         """Drop all orders of the server."""
@@ -86,6 +104,7 @@ class ServerClient:
     def restart(self) -> None:
         """Clear up after the old server and start a new one. Raises MeasureServerError."""
         self._end()
+        shutil.rmtree(self._folder / JOBS_FOLDER, ignore_errors=True)
         self._start()
 
     def close(self) -> None:
@@ -127,13 +146,17 @@ class ServerClient:
         try:
             return self._connection.recv()
         except (OSError, EOFError) as error:
-            raise ServerDiedError(self._last_words()) from error
+            raise ServerDiedError(self._last_words(), was_working=self._is_ready) from error
         except BaseException:
             self._process.kill()
             raise
 
     def _end(self) -> None:
+        with contextlib.suppress(OSError):
+            # Not only closed: a process forked from ours may hold a copy of this end.
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._connection.close()
+        self._socket.close()
         try:
             self._process.wait(timeout=3)
         except subprocess.TimeoutExpired:

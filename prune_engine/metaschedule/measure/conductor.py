@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import selectors
 import shutil
 import time
@@ -26,7 +27,7 @@ from prune_engine.metaschedule.measure import builder, runner
 from prune_engine.metaschedule.measure.children import Child, Link, Message, spawn
 from prune_engine.metaschedule.measure.jobs import JobResult
 from prune_engine.metaschedule.measure.linux import children_of_this_process, kill_all
-from prune_engine.metaschedule.measure.protocol import Done, Order, RunMode
+from prune_engine.metaschedule.measure.protocol import JOBS_FOLDER, Done, Order, RunMode
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.verdict import error_of
 
@@ -70,7 +71,7 @@ class Conductor:
     def submit(self, order: Order) -> None:
         """Queue an order."""
         self._n_orders += 1
-        self._to_build.append(Work(order, self.folder / "jobs" / str(self._n_orders)))
+        self._to_build.append(Work(order, self.folder / JOBS_FOLDER / str(self._n_orders)))
 
     def advance(self) -> None:
         """Reap, enforce deadlines, then start and grant whatever can be."""
@@ -195,7 +196,7 @@ class Conductor:
             return waiting[0] if waiting else None
         # Fewest turns first; within a round the order rotates, so that nobody always follows the same.
         n_rounds = min(work.n_windows for work in paired)
-        turn = {id(work): (place + n_rounds) % len(paired) for place, work in enumerate(paired)}
+        turn = {id(work): (place - n_rounds) % len(paired) for place, work in enumerate(paired)}
         return min(paired, key=lambda work: (work.n_windows, turn[id(work)]))
 
     def _close_window(self) -> None:
@@ -222,9 +223,10 @@ class Conductor:
             assert work.child is not None
             pid, status, usage = os.wait4(work.child.pid, os.WNOHANG)
             if pid:
-                self._end_of_child(work, status, usage.ru_maxrss * 1024)
+                own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+                self._end_of_child(work, status, (usage.ru_maxrss - own_peak) * 1024)
 
-    def _end_of_child(self, work: Work, status: int, peak_bytes: int) -> None:
+    def _end_of_child(self, work: Work, status: int, grown_bytes: int) -> None:
         child = work.child
         assert child is not None
         self._read(work)
@@ -236,19 +238,19 @@ class Conductor:
             if is_ok and work.report is not None:
                 self._finish(work, None)
             else:
-                self._finish(work, self._error(child, status, peak_bytes, MeasureErrorKind.RUN_ERROR))
+                self._finish(work, self._error(child, status, grown_bytes, MeasureErrorKind.RUN_ERROR))
         else:
             work.build_secs = child.ran_secs()
             if is_ok and (work.folder / builder.KERNEL_FILE).exists():
                 work.is_built = True
                 self._to_run.append(work)
             else:
-                self._finish(work, self._error(child, status, peak_bytes, MeasureErrorKind.BUILD_ERROR))
+                self._finish(work, self._error(child, status, grown_bytes, MeasureErrorKind.BUILD_ERROR))
         self._forget_child(work)
         self._kill_orphans()
 
-    def _error(self, child: Child, status: int, peak_bytes: int, general: MeasureErrorKind) -> MeasureError:
-        return error_of(child, status, peak_bytes, self.settings.memory_limit_bytes, general)
+    def _error(self, child: Child, status: int, grown_bytes: int, general: MeasureErrorKind) -> MeasureError:
+        return error_of(child, status, grown_bytes, self.settings.memory_limit_bytes, general)
 
     def _forget_child(self, work: Work) -> None:
         child = work.child

@@ -54,6 +54,7 @@ class MeasurePool:
         self._client: ServerClient | None = None
         self._tasks: dict[str, _Task] = {}
         self._n_batches = 0
+        self._is_driving = False
 
     def __enter__(self: _Self) -> _Self:
         self.start()
@@ -102,7 +103,8 @@ class MeasurePool:
             tuple(arg_dtypes),
         )
         batch = self._new_batch()
-        return next(iter(self._drive(batch, iter([self._order(batch, task_id, job, RunMode.REFERENCE)]), 1)))
+        (result,) = self._drive(batch, iter([self._order(batch, task_id, job, RunMode.REFERENCE)]), 1)
+        return result
 
     def measure(self, task_id: str, jobs: Iterable[Job], incumbent_secs: float | None) -> Iterator[JobResult]:
         """Build and run jobs, yielding each result when it is there; ``jobs`` is consumed as needed.
@@ -180,9 +182,12 @@ class MeasurePool:
 
     def _drive(self, batch: _Batch, orders: Iterator[Order], n_in_flight: int) -> Iterator[JobResult]:
         """Keep ``n_in_flight`` orders with the server until all are through."""
+        if self._is_driving:
+            raise RuntimeError("a MeasurePool does one thing at a time: finish or close the iterator of measure()")
         self.start()
         assert self._client is not None
         is_exhausted = False
+        self._is_driving = True
         try:
             while True:
                 try:
@@ -190,6 +195,8 @@ class MeasurePool:
                         order = next(orders, None)
                         if order is None:
                             is_exhausted = True
+                        elif order.job.job_id in batch.in_flight:
+                            raise ValueError(f"two jobs of one call have the id {order.job.job_id!r}")
                         else:
                             batch.in_flight[order.job.job_id] = order
                             self._client.submit(order)
@@ -200,15 +207,16 @@ class MeasurePool:
                     if not batch.in_flight:
                         return
                     result = self._client.wait_for_result(batch.number)
+                    batch.n_deaths = 0
+                    del batch.in_flight[result.job_id]
                 except ServerDiedError as death:
-                    result_of_death = self._after_death(batch, death)
-                    if result_of_death is not None:
-                        yield result_of_death
-                    continue
-                batch.n_deaths = 0
-                del batch.in_flight[result.job_id]
+                    blamed = self._after_death(batch, death)
+                    if blamed is None:
+                        continue
+                    result = blamed
                 yield result
         finally:
+            self._is_driving = False
             if batch.in_flight and self._client is not None:
                 self._client.cancel()
 
@@ -216,7 +224,6 @@ class MeasurePool:
         """Start a new server; return a result if it is clear which order the old one died of."""
         batch.n_deaths += 1
         assert self._client is not None
-        self._client.restart()
         if batch.n_deaths >= _MAX_DEATHS_IN_A_ROW:
             batch.in_flight.clear()
             raise MeasureServerError(
@@ -225,7 +232,8 @@ class MeasurePool:
                 got=str(death),
                 remedy="Its last words are in this message; if memory ran out, lower the number of builders.",
             )
-        if len(batch.in_flight) == 1:
+        self._client.restart()
+        if death.was_working and len(batch.in_flight) == 1:
             ((job_id, _),) = batch.in_flight.items()
             batch.in_flight.clear()
             error = MeasureError(

@@ -13,6 +13,9 @@ from enum import Enum
 from prune_engine.metaschedule.measure.jobs import Job, JobResult
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 
+#: Below the pool's folder: one folder per job, alive as long as the job.
+JOBS_FOLDER = "jobs"
+
 
 class RunMode(Enum):
     """What is wanted from running a kernel."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,6 @@ from prune_engine.metaschedule.measure.timing import Timing, TimingPlan, time_re
 
 #: Below this many seconds per call the loop runs in C++: Python's costs about a microsecond per call.
 _PYTHON_LOOP_SECS = 0.0005
-_FALLBACK_CACHE_BYTES = 64 << 20
 
 
 class Kernel:
@@ -38,11 +38,12 @@ class Kernel:
         self._function = self._module["main"]
         self.tensors = [tvm.runtime.tensor(array) for array in initial]
         self._estimate_secs: float | None = None
-        self._scratch = np.zeros(2 * _last_level_cache_bytes(), dtype=np.uint8) if flush_cache else None
+        # Writes back and drops the cache lines of every argument but its first, hence one argument twice.
+        self._flush = tvm.get_global_func("cache_flush_cpu_non_first_arg") if flush_cache else None
 
     def time_calls(self, n_calls: int) -> float:
         """Call the kernel ``n_calls`` times; seconds of one call."""
-        if self._scratch is not None:
+        if self._flush is not None:
             self._estimate_secs = self._time_cold_calls(n_calls)
         elif n_calls > 4 and self._estimate_secs is not None and self._estimate_secs < _PYTHON_LOOP_SECS:
             evaluator = self._module.time_evaluator("main", self._device, number=n_calls)
@@ -55,12 +56,12 @@ class Kernel:
         return self._estimate_secs
 
     def _time_cold_calls(self, n_calls: int) -> float:
+        assert self._flush is not None
         total_secs = 0.0
-        # Eviction costs milliseconds, so a short kernel gets fewer calls than asked for.
+        # Flushing costs as much as the arguments are large, so a short kernel gets fewer calls than asked for.
         n_calls = min(n_calls, 10)
         for _ in range(n_calls):
-            assert self._scratch is not None
-            self._scratch += 1
+            self._flush(self.tensors[0], *self.tensors)
             begun = time.perf_counter()
             self._function(*self.tensors)
             total_secs += time.perf_counter() - begun
@@ -104,7 +105,9 @@ def run(order: Order, settings: MeasureSettings, library: Path, link: Link) -> N
     initial = _arguments(order, settings, is_positive)
     kernel = Kernel(library, initial, flush_cache=settings.flush_cache)
     after: list[Array] = []
-    plan = settings.timing if order.mode is RunMode.STAGED else _FIRST_LOOK
+    plan = _plan_within_timeout(settings.timing, order)
+    if order.mode is RunMode.PAIRED:  # enough to know how many calls a repeat needs
+        plan = replace(plan, min_repeats=1, max_repeats=1)
     with Window(link):
         timing = time_staged(
             kernel.time_calls,
@@ -122,8 +125,9 @@ def run(order: Order, settings: MeasureSettings, library: Path, link: Link) -> N
     _report(link, timing)
 
 
-#: Enough to know how many calls a repeat of the comparison needs.
-_FIRST_LOOK = TimingPlan(min_repeats=1, max_repeats=1)
+def _plan_within_timeout(plan: TimingPlan, order: Order) -> TimingPlan:
+    """A full timing takes up to four times its hard budget; it must not run into the timeout by itself."""
+    return replace(plan, hard_budget_secs=min(plan.hard_budget_secs, order.run_timeout_secs / 6))
 
 
 def _run_reference(
@@ -135,7 +139,8 @@ def _run_reference(
         after: list[Array] = []
         keep: Callable[[], None] = lambda kernel=kernel, after=after: after.extend(kernel.snapshot())  # type: ignore[misc]  # noqa: E731
         with Window(link):
-            timing = time_staged(kernel.time_calls, settings.timing, None, watch, time.perf_counter, keep)
+            plan = _plan_within_timeout(settings.timing, order)
+            timing = time_staged(kernel.time_calls, plan, None, watch, time.perf_counter, keep)
         # Roots and logarithms of negative numbers would make every comparison one of NaN with NaN.
         if is_positive or all(np.isfinite(array).all() for array in after if is_float(array.dtype)):
             break
@@ -187,13 +192,3 @@ def _siblings(cpu: int) -> str:
         return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text().strip()
     except OSError:
         return str(cpu)
-
-
-def _last_level_cache_bytes() -> int:
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    sizes = [_FALLBACK_CACHE_BYTES // 2]
-    for file in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
-        text = file.read_text().strip()
-        if text[:-1].isdigit() and text[-1:] in units:
-            sizes.append(int(text[:-1]) * units[text[-1]])
-    return min(max(sizes), 512 << 20)

@@ -34,7 +34,8 @@ class TimingPlan:
     ``min_repeat_secs`` each; it goes on until their quartiles lie within ``steady_spread`` of the median,
     ``max_repeats`` are done or ``soft_budget_secs`` are spent. ``hard_budget_secs`` bounds the repeats of
     very slow kernels. The first call of a kernel pays for page faults and the start of the thread pool: up
-    to ``cold_call_secs`` above the limit it gets a second chance.
+    to ``cold_call_secs`` above the limit it gets a second chance. A single call is measured too long by up
+    to ``call_overhead_secs``, which matters for kernels of microseconds.
     """
 
     hopeless_ratio: float = 3.0
@@ -47,6 +48,7 @@ class TimingPlan:
     soft_budget_secs: float = 0.3
     hard_budget_secs: float = 2.0
     cold_call_secs: float = 0.003
+    call_overhead_secs: float = 0.00002
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,25 @@ def time_staged(
     first = time_calls(1)
     after_first_call()
     if incumbent_secs is not None:
-        best = _second_chance(time_calls, plan, first, plan.hopeless_ratio * incumbent_secs)
-        if best > plan.hopeless_ratio * incumbent_secs:
+        limit_secs = plan.hopeless_ratio * incumbent_secs + plan.call_overhead_secs
+        best = _second_chance(time_calls, plan, first, limit_secs)
+        if best > limit_secs:
             return Timing((best,), stage=0, is_censored=True, is_noisy=watch.is_noisy())
     if clock() - begun + 3 * first > plan.hard_budget_secs:
-        return Timing((first,), stage=0, is_noisy=watch.is_noisy())
-    n_calls = _calls_lasting(plan.min_call_secs, first)
-    three = tuple(time_calls(n_calls) for _ in range(3))
+        is_loser = incumbent_secs is not None and first > plan.promising_ratio * incumbent_secs
+        return Timing((first,), stage=0, is_censored=is_loser, is_noisy=watch.is_noisy())
+    three = _three_samples(time_calls, plan, first)
     if incumbent_secs is not None and min(three) > plan.promising_ratio * incumbent_secs:
         return Timing(three, stage=1, is_censored=True, is_noisy=watch.is_noisy())
     return _time_in_full(time_calls, plan, min(three), watch, clock)
+
+
+def _three_samples(time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float) -> tuple[float, ...]:
+    samples: list[float] = []
+    for _ in range(3):
+        # The cold first call is a poor estimate of a short kernel; each sample gives a better one.
+        samples.append(time_calls(_calls_lasting(plan.min_call_secs, min([estimate_secs, *samples]))))
+    return tuple(samples)
 
 
 def _second_chance(time_calls: TimeCalls, plan: TimingPlan, first: float, limit_secs: float) -> float:

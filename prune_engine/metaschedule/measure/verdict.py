@@ -17,9 +17,13 @@ _NEAR_LIMIT = 0.8
 
 
 def error_of(
-    child: Child, wait_status: int, peak_bytes: int, memory_limit_bytes: int, general: MeasureErrorKind
+    child: Child, wait_status: int, grown_bytes: int, memory_limit_bytes: int, general: MeasureErrorKind
 ) -> MeasureError:
-    """Say why a child that did not finish its job ended. ``general`` is its phase's kind for what it raised."""
+    """Say why a child that did not finish its job ended.
+
+    ``grown_bytes`` is its peak of resident memory over the server's; ``general`` is its phase's kind for
+    what it raised.
+    """
     if child.overdue is not None:
         return child.overdue
     for message in child.messages:
@@ -33,7 +37,7 @@ def error_of(
     text = text[:MESSAGE_CHARS] or f"ended without a result, exit status {wait_status >> 8}"
     if _NO_SPACE.search(said):
         return MeasureError(general, text)
-    is_near_limit = peak_bytes > _NEAR_LIMIT * memory_limit_bytes
+    is_near_limit = grown_bytes > _NEAR_LIMIT * memory_limit_bytes
     # Nobody but the kernel, short of memory, sends SIGKILL here: our own kills are in ``overdue``.
     if _NO_MEMORY.search(said) or died_of == "SIGKILL" or is_near_limit:
         limit = f"; the limit is {memory_limit_bytes / 2**20:.0f} MiB"
