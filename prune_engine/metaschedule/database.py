@@ -22,8 +22,9 @@ from prune_engine.task import TuningTask
 #: The names that ``JSONDatabase(work_dir=...)`` looks for.
 WORKLOADS_FILE, RECORDS_FILE = "database_workload.json", "database_tuning_record.json"
 
-#: A schedule that changes nothing: what the untuned kernel is where the compiler needs no schedule.
-_UNSCHEDULED = "[[],[]]"
+#: A schedule that changes nothing: what the untuned kernel is where the compiler needs no schedule. It looks
+#: at a block, because TVM passes over records without any instruction when it looks for the best.
+_UNSCHEDULED = '[[["GetSBlock",[],["root","main"],["b0"]]],[]]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,8 @@ def write_tuning_records(
     """Write ``database_workload.json`` and ``database_tuning_record.json`` into ``out_dir``, replacing them.
 
     Every successful measurement that has a trace becomes a record; censored ones only if asked for, since
-    their latencies do not compare. On processor targets the default schedule is written too, as an empty
-    trace, so that TVM does not replace it by something slower. A reader never meets the records of one
+    their latencies do not compare. On processor targets the default schedule is written too, as a trace that
+    changes nothing, so that TVM does not replace it by something slower. A reader never meets the records of one
     write with the workloads of another.
 
     Raises:

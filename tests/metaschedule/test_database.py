@@ -14,6 +14,7 @@ import pytest
 from prune_engine.errors import OutputError
 from prune_engine.measurement import DEFAULT_CANDIDATE, MeasureError, MeasureErrorKind
 from prune_engine.metaschedule.database import RECORDS_FILE, WORKLOADS_FILE, TaskRecords, write_tuning_records
+from prune_engine.metaschedule.targets import make_target
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
 from prune_engine.testing.store_contract import store_measured
@@ -152,10 +153,27 @@ def test_failed_and_censored_are_not_records(tmp_path: Path, task: TuningTask, t
     assert len(_records(tmp_path)) == 2
 
 
-def test_default_schedule_is_an_empty_trace_on_processors(tmp_path: Path, task: TuningTask) -> None:
+def test_default_schedule_wins_where_it_is_best(tmp_path: Path, task: TuningTask, traces: list[str]) -> None:
+    """TVM must not replace the untuned kernel by something slower."""
+    from tvm.ir import assert_structural_equal
+    from tvm.s_tir import meta_schedule as ms
+
     default = replace(_stored(DEFAULT_CANDIDATE, None, 1.0), sketch_id=None, sketch_index=None, decisions=())
-    assert write_tuning_records(tmp_path, [TaskRecords(task, [default])]).n_records == 1
-    assert _records(tmp_path)[0][1][0] == [[], []]  # type: ignore[index]
+    for tuned_secs, is_changed in ((2.0, False), (0.5, True)):
+        tuned = _stored("c", traces[0], tuned_secs)
+        assert write_tuning_records(tmp_path, [TaskRecords(task, [default, tuned])]).n_records == 2
+        database = ms.database.JSONDatabase(work_dir=str(tmp_path), allow_missing=False)
+        found = database.query_ir_module(task.mod, make_target(TARGET), "main")
+        if is_changed:
+            with pytest.raises(ValueError, match="StructuralEqual check failed"):
+                assert_structural_equal(found, task.mod)
+        else:
+            assert_structural_equal(found, task.mod)
+
+
+def test_default_schedule_of_a_gpu_kernel_has_no_trace(tmp_path: Path, task: TuningTask) -> None:
+    """There an unscheduled kernel does not run: what was measured was something else."""
+    default = replace(_stored(DEFAULT_CANDIDATE, None, 1.0), sketch_id=None, sketch_index=None, decisions=())
     on_gpu = replace(task, target='{"kind":"cuda","arch":"sm_80","max_threads_per_block":1024}')
     written = write_tuning_records(tmp_path, [TaskRecords(on_gpu, [default])])
     assert written.n_records == 0
