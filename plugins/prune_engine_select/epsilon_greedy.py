@@ -24,7 +24,7 @@ class EpsilonGreedySelector(Selector):
 
     def select(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
         """Choose at most ``k``; numbers of audits and probes are drawn, so small batches get theirs at times."""
-        k = min(k, len(pool))
+        half, k = -(-k // 2), min(k, len(pool))
         chosen: list[int] = []
         reasons: list[SelectionReason] = []
         is_free = np.ones(len(pool), dtype=np.bool_)
@@ -35,7 +35,6 @@ class EpsilonGreedySelector(Selector):
             chosen.extend(int(p) for p in fresh)
             reasons.extend([reason] * len(fresh))
 
-        half = -(-k // 2)
         audits, ordinary = np.flatnonzero(pool.is_audit), np.flatnonzero(~pool.is_audit)
         take(np.flatnonzero(pool.is_seed), half, SelectionReason.SEED)
         n_audits = int(rng.binomial(k, len(audits) / len(pool))) if len(audits) else 0
