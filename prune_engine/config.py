@@ -16,7 +16,7 @@ class EngineConfig(BaseModel):
     ``budget_secs`` counts this run alone. At least one of them should be set.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     n_trials: int | None = Field(default=None, ge=0)
     budget_secs: float | None = Field(default=None, gt=0)

@@ -97,7 +97,7 @@ class TaskState:
 
     def batches_of(
         self, measured: Sequence[tuple[Candidate, Measurement]]
-    ) -> list[tuple[CandidateBatch, list[Measurement]]]:
+    ) -> list[tuple[CandidateBatch, tuple[Measurement, ...]]]:
         """Measurements as one batch per sketch, for learners; candidates outside the tables are left out."""
         if self.space is None:
             return []
@@ -110,7 +110,7 @@ class TaskState:
             indices.append(rows)
             measurements.append(measurement)
         return [
-            (CandidateBatch(self.space, self.space.sketches[s], np.stack(indices)), measurements)
+            (CandidateBatch(self.space, self.space.sketches[s], np.stack(indices)), tuple(measurements))
             for s, (indices, measurements) in sorted(groups.items())
         ]
 

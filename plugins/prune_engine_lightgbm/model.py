@@ -63,6 +63,8 @@ class TaskModel:
     def add(self, columns: Columns, log_secs: Sequence[float]) -> None:
         """Take in rows, float64 columns of the length of ``log_secs``; note how well they were foreseen."""
         new = np.asarray(log_secs, dtype=np.float64)
+        if any(len(column) != len(new) for column in columns.values()):
+            raise ValueError(f"{len(new)} latencies for columns of other lengths")
         told = ~np.isnan(new)
         # The model as it was last asked, not fitted anew: what it foresaw is what is wanted.
         if self._booster is not None and told.any():
