@@ -43,6 +43,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
         "comparison": outcome.comparison.as_json(),
         "census": dict(outcome.run.census),
         "not_applied": list(outcome.not_applied),
+        "left_out_of_database": list(outcome.left_out),
         "notes": list(outcome.model.notes),
         "tasks": [
             {
@@ -81,6 +82,12 @@ def print_result(outcome: TuneOutcome) -> None:
         console.print(f"failed candidates by reason: {listed}")
     for name in outcome.not_applied:
         console.print(f"warning: the best schedule of {name} could not be put into the model; it keeps its default")
+    if outcome.left_out:
+        console.print(
+            f"warning: {len(outcome.left_out)} measurements are not in the database: {outcome.left_out[0]}"
+        )
+    for note in outcome.model.notes:
+        console.print(f"note: {note}")
     console.print()
     console.print(_model_table(outcome))
     console.print(outcome.comparison.remark)

@@ -48,7 +48,8 @@ class TuneRequest:
 class TuneOutcome:
     """What was achieved. ``is_tuned`` is False when the untuned model ships because it was not beaten.
 
-    ``not_applied`` names tasks whose winner could not be put into the model.
+    ``not_applied`` names tasks whose winner could not be put into the model; ``left_out`` are sentences on
+    measurements that could not be written to the database.
     """
 
     model: ImportedModel
@@ -59,6 +60,7 @@ class TuneOutcome:
     store_url: str
     is_tuned: bool
     not_applied: tuple[str, ...]
+    left_out: tuple[str, ...]
 
 
 def tune_model(
@@ -96,8 +98,8 @@ def tune_model(
                 manifest=_manifest(request, target, model),
             )
             run = engine.run(model.tasks)
-            database_dir = _write_database(request, model, store, workbench)
-        return _finish(request, target, model, run, database_dir, store.url, observer)
+            left_out = _write_database(request, model, store, workbench)
+        return _finish(request, target, model, run, left_out, store.url, observer)
     finally:
         store.close()
 
@@ -191,17 +193,21 @@ def _manifest(request: TuneRequest, target: str, model: ImportedModel) -> Mappin
     }
 
 
-def _write_database(request: TuneRequest, model: ImportedModel, store: Store, workbench: TvmWorkbench) -> Path:
-    """All comparable measurements as a MetaSchedule database that stock TVM can apply."""
+def _write_database(
+    request: TuneRequest, model: ImportedModel, store: Store, workbench: TvmWorkbench
+) -> tuple[str, ...]:
+    """Write all comparable measurements as a MetaSchedule database that stock TVM can apply."""
     from prune_engine.metaschedule.database import TaskRecords, write_tuning_records
 
-    directory = request.out_dir / "database"
     entries = [
         TaskRecords(task, store.candidates(task.task_id, workbench.device_name(), workbench.n_threads()))
         for task in model.tasks
     ]
-    write_tuning_records(directory, entries)
-    return directory
+    return write_tuning_records(_database_dir(request), entries).left_out
+
+
+def _database_dir(request: TuneRequest) -> Path:
+    return request.out_dir / "database"
 
 
 def _finish(
@@ -209,7 +215,7 @@ def _finish(
     target: str,
     model: ImportedModel,
     run: RunResult,
-    database_dir: Path,
+    left_out: tuple[str, ...],
     store_url: str,
     observer: Observer,
 ) -> TuneOutcome:
@@ -245,8 +251,9 @@ def _finish(
         run=run,
         comparison=comparison,
         artifact_dir=request.out_dir,
-        database_dir=database_dir,
+        database_dir=_database_dir(request),
         store_url=store_url,
         is_tuned=is_tuned,
         not_applied=tuple(names.get(task_id, task_id) for task_id in tuned.rejected),
+        left_out=left_out,
     )
