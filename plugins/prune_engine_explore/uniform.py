@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.space import DesignSpace, Int32Array, Sketch
 from prune_engine.strategies import Explorer, Fitness
 
-#: Draws per wanted candidate before a sketch is given up as nearly exhausted.
-_MAX_OVERDRAW = 4
+#: Up to so many candidates, and so many times those wanted, a sketch is drawn from without replacement.
+_COUNTABLE, _COUNTABLE_RATIO = 1 << 16, 4
+#: Draws with replacement from larger sketches, where few collide, before fewer than wanted are fine.
+_MAX_DRAWS = 4
 
 
 class UniformExplorer(Explorer):
@@ -43,16 +46,15 @@ class UniformExplorer(Explorer):
 
 def _enumerate(sketch: Sketch) -> Int32Array:
     """All candidates of a sketch, int32 (size, v)."""
-    if not sketch.variables:
-        return np.empty((1, 0), dtype=np.int32)
-    grid = np.meshgrid(*(v.rows for v in sketch.variables), indexing="ij")
-    return np.ascontiguousarray(np.stack([axis.ravel() for axis in grid], axis=1), dtype=np.int32)
+    return _numbered(sketch, np.arange(sketch.size))
 
 
 def _draw(sketch: Sketch, n: int, rng: np.random.Generator) -> Int32Array:
-    """``n`` distinct candidates, fewer only if draws keep colliding, int32 (<= n, v)."""
+    """``n`` distinct candidates of a sketch that has more, int32 (<= n, v)."""
+    if sketch.size <= max(_COUNTABLE, _COUNTABLE_RATIO * n):
+        return _numbered(sketch, rng.permutation(sketch.size)[:n])
     rows = np.empty((0, len(sketch.variables)), dtype=np.int32)
-    for _ in range(_MAX_OVERDRAW):
+    for _ in range(_MAX_DRAWS):
         missing = n - len(rows)
         if missing <= 0:
             break
@@ -61,3 +63,12 @@ def _draw(sketch: Sketch, n: int, rng: np.random.Generator) -> Int32Array:
         _, first = np.unique(rows, axis=0, return_index=True)
         rows = rows[np.sort(first)]
     return np.ascontiguousarray(rows)
+
+
+def _numbered(sketch: Sketch, numbers: NDArray[np.int64]) -> Int32Array:
+    """The candidates of these numbers, int32 (n, v); number 0 has the first row of every variable."""
+    if not sketch.variables:
+        return np.empty((len(numbers), 0), dtype=np.int32)
+    positions = np.unravel_index(numbers, [v.size for v in sketch.variables])
+    columns = [v.rows[at] for v, at in zip(sketch.variables, positions, strict=True)]
+    return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int32)
