@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from prune_engine.measurement import MeasureError, MeasureErrorKind
-from prune_engine.metaschedule.measure.linux import die_with_parent, is_stopped, kill_group
+from prune_engine.metaschedule.measure.linux import die_with_parent, is_stopped, kill_group, status_bytes
 
 Message = Mapping[str, object]
 #: Largest message and longest error text of a child, far below what its socket buffers.
@@ -188,18 +188,13 @@ def _isolate(server_pid: int, socket_fd: int, log_fd: int, memory_limit_bytes: i
 
 def limit_memory(limit_bytes: int) -> None:
     """Bound what this process allocates from now on."""
-    used = {line.split(":")[0]: line.split()[1] for line in _status_lines() if line.endswith("kB")}
-    data = int(used["VmData"]) * 1024 + limit_bytes
+    data = status_bytes("VmData") + limit_bytes
     # Shared mappings do not count as data, hence the second limit.
-    space = int(used["VmSize"]) * 1024 + limit_bytes + _ADDRESS_SLACK_BYTES
+    space = status_bytes("VmSize") + limit_bytes + _ADDRESS_SLACK_BYTES
     for kind, wanted in ((resource.RLIMIT_DATA, data), (resource.RLIMIT_AS, space)):
         _, hard = resource.getrlimit(kind)
         value = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(kind, (value, hard))
-
-
-def _status_lines() -> list[str]:
-    return Path("/proc/self/status").read_text().splitlines()
 
 
 def _run(body: Callable[[Link], None], link: Link) -> NoReturn:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import resource
 import selectors
 import shutil
 import time
@@ -26,7 +25,7 @@ from prune_engine.measurement import MeasureError, MeasureErrorKind
 from prune_engine.metaschedule.measure import builder, runner
 from prune_engine.metaschedule.measure.children import Child, Link, Message, spawn
 from prune_engine.metaschedule.measure.jobs import JobResult
-from prune_engine.metaschedule.measure.linux import children_of_this_process, kill_all
+from prune_engine.metaschedule.measure.linux import children_of_this_process, kill_all, status_bytes
 from prune_engine.metaschedule.measure.protocol import JOBS_FOLDER, Done, Order, RunMode
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.verdict import error_of
@@ -223,8 +222,8 @@ class Conductor:
             assert work.child is not None
             pid, status, usage = os.wait4(work.child.pid, os.WNOHANG)
             if pid:
-                own_peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-                self._end_of_child(work, status, (usage.ru_maxrss - own_peak) * 1024)
+                # A child starts with a copy of this process's own memory; mapped files are not copied.
+                self._end_of_child(work, status, usage.ru_maxrss * 1024 - status_bytes("RssAnon"))
 
     def _end_of_child(self, work: Work, status: int, grown_bytes: int) -> None:
         child = work.child
@@ -295,4 +294,4 @@ class Conductor:
 
 
 def _build_body(order: Order, target: Any, folder: Path, _link: Link) -> None:
-    builder.build(order.job, target, folder)
+    builder.build(order.job, target, folder, checks_arguments=order.mode is RunMode.REFERENCE)

@@ -73,7 +73,7 @@ def _preload(target_json: str, folder: Path) -> Any:
     from prune_engine.metaschedule.measure.builder import compile_module
 
     object_file = folder / f"preload-{os.getpid()}.o"
-    compile_module(tvm.ir.save_json(module), target).write_to_file(str(object_file))
+    compile_module(tvm.ir.save_json(module), target, checks_arguments=True).write_to_file(str(object_file))
     object_file.unlink()
     # Collected once and for all: children share these pages as long as nobody touches them.
     gc.collect()

@@ -33,7 +33,8 @@ class TimingPlan:
     above ``promising_ratio`` times. A full timing has at least ``min_repeats`` repeats of at least
     ``min_repeat_secs`` each; it goes on until their quartiles lie within ``steady_spread`` of the median,
     ``max_repeats`` are done or ``soft_budget_secs`` are spent. ``hard_budget_secs`` bounds the repeats of
-    very slow kernels. The first call of a kernel pays for page faults and the start of the thread pool: up
+    very slow kernels. A disturbed full timing is repeated if the kernel could be better than ``retime_ratio``
+    times the incumbent. The first call of a kernel pays for page faults and the start of the thread pool: up
     to ``cold_call_secs`` above the limit it gets a second chance. A single call is measured too long by up
     to ``call_overhead_secs``, which matters for kernels of microseconds.
     """
@@ -41,11 +42,12 @@ class TimingPlan:
     hopeless_ratio: float = 3.0
     promising_ratio: float = 1.3
     min_repeats: int = 5
-    max_repeats: int = 15
+    max_repeats: int = 11
     min_call_secs: float = 0.0003
     min_repeat_secs: float = 0.01
     steady_spread: float = 0.02
-    soft_budget_secs: float = 0.3
+    soft_budget_secs: float = 0.2
+    retime_ratio: float = 1.05
     hard_budget_secs: float = 2.0
     cold_call_secs: float = 0.003
     call_overhead_secs: float = 0.00002
@@ -85,7 +87,8 @@ def time_staged(
     three = _three_samples(time_calls, plan, first)
     if incumbent_secs is not None and min(three) > plan.promising_ratio * incumbent_secs:
         return Timing(three, stage=1, is_censored=True, is_noisy=watch.is_noisy())
-    return _time_in_full(time_calls, plan, min(three), watch, clock)
+    retime_below_secs = math.inf if incumbent_secs is None else plan.retime_ratio * incumbent_secs
+    return _time_in_full(time_calls, plan, three, retime_below_secs, watch, clock)
 
 
 def _three_samples(time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float) -> tuple[float, ...]:
@@ -106,25 +109,36 @@ def _second_chance(time_calls: TimeCalls, plan: TimingPlan, first: float, limit_
 
 
 def _time_in_full(
-    time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float, watch: LoadWatch, clock: Callable[[], float]
+    time_calls: TimeCalls,
+    plan: TimingPlan,
+    three: tuple[float, ...],
+    retime_below_secs: float,
+    watch: LoadWatch,
+    clock: Callable[[], float],
 ) -> Timing:
-    """A disturbed timing is repeated once; if that is disturbed too, the faster of both is kept and flagged."""
-    n_calls = _calls_lasting(plan.min_repeat_secs, estimate_secs)
+    """A disturbed timing is repeated once; if that is disturbed too, the faster of both is kept and flagged.
+
+    A kernel whose fastest repeat is above ``retime_below_secs`` is flagged at once: it cannot win.
+    """
+    n_calls = _calls_lasting(plan.min_repeat_secs, min(three))
+    # Of a slow kernel one call is a repeat, and three are there already.
+    so_far = three if n_calls == 1 else ()
     timings = []
     for _ in range(2):
-        watch.start()
-        run_secs = _repeat_until_steady(time_calls, plan, n_calls, clock)
+        run_secs = _repeat_until_steady(time_calls, plan, n_calls, so_far, clock)
         timings.append(Timing(run_secs, stage=2, is_noisy=watch.is_noisy()))
-        if not timings[-1].is_noisy:
+        if not timings[-1].is_noisy or min(run_secs) > retime_below_secs:
             return timings[-1]
+        so_far = ()
+        watch.start()
     return min(timings, key=lambda timing: statistics.median(timing.run_secs))
 
 
 def _repeat_until_steady(
-    time_calls: TimeCalls, plan: TimingPlan, n_calls: int, clock: Callable[[], float]
+    time_calls: TimeCalls, plan: TimingPlan, n_calls: int, so_far: tuple[float, ...], clock: Callable[[], float]
 ) -> tuple[float, ...]:
     begun = clock()
-    run_secs: list[float] = []
+    run_secs = list(so_far)
     while len(run_secs) < plan.max_repeats:
         run_secs.append(time_calls(n_calls))
         spent = clock() - begun

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from prune_engine.measurement import MeasureErrorKind
 from prune_engine.metaschedule.measure import ArtifactJob
 from prune_engine.metaschedule.measure.builder import build
 
@@ -148,10 +149,16 @@ class TestCompare:
         assert pool.compare(kernels.task, []) == []
 
 
+def test_wrong_shapes_are_refused_by_the_default_kernel(pool, kernels):
+    result = pool.open_task("misdescribed", kernels.plus("default"), ((16,), (8,)), kernels.dtypes)
+    assert result.error.kind is MeasureErrorKind.RUN_ERROR
+    assert "shape" in result.error.message
+
+
 def test_artifact_that_is_built_already(pool, kernels, tmp_path):
     from prune_engine.metaschedule._compat import import_tvm
 
-    build(kernels.plus("a"), import_tvm().target.Target("llvm"), tmp_path)
+    build(kernels.plus("a"), import_tvm().target.Target("llvm"), tmp_path, checks_arguments=True)
     library: Path = tmp_path / "kernel.so"
     (result,) = pool.measure(kernels.task, [ArtifactJob("a", str(library))], None)
     assert result.error is None
