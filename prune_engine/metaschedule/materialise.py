@@ -17,9 +17,9 @@ from prune_engine.metaschedule.targets import architecture_of
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.task import TuningTask
 
-#: What a replay or a post-processor raises: ScheduleError and InternalError are RuntimeErrors, bad
-#: attributes and arguments come as ValueError or TypeError.
-SCHEDULE_ERRORS = (RuntimeError, ValueError, TypeError)
+#: What a replay or a post-processor raises: ScheduleError and InternalError are RuntimeErrors; TVM's other
+#: errors come as Python's of the same name.
+SCHEDULE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,9 @@ class Materialiser:
         try:
             schedules = self._context.generate_design_space()
             sketches: list[Sketch] = []
+            locations: traces.LocationTables = {}
             for index, schedule in enumerate(schedules):
-                sketches.append(traces.sketch_of(index, schedule.trace, self._task.mod))
+                sketches.append(traces.sketch_of(index, schedule.trace, self._task.mod, locations))
         except SCHEDULE_ERRORS as error:
             raise _space_error(self._task, error) from error
         return DesignSpace(self._task, tuple(sketches))
@@ -77,7 +78,7 @@ class Materialiser:
             for postproc in self._postprocs:
                 if not postproc.apply(schedule):
                     return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, f"refused by {_name(postproc)}")
-        except SCHEDULE_ERRORS as error:
+        except (*SCHEDULE_ERRORS, SpaceError) as error:  # SpaceError: decisions that the sketch does not offer
             return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, last_line(str(error)))
         identity = candidate_id(self._task.task_id, sketch.sketch_id, actual)
         return Materialised(

@@ -23,15 +23,25 @@ _TILE, _CATEGORICAL, _LOCATION = "SamplePerfectTile", "SampleCategorical", "Samp
 #: Compute locations no loop position stands for (TVM's own numbers).
 INLINE, ROOT = -2, -1
 
-#: Settings of the earlier decisions under which the positions of a compute location are collected.
-_N_LOCATION_PROBES = 4
+#: Settings tried at least where a compute location follows other compute locations.
+_MIN_LOCATION_PROBES = 4
+
+#: Instructions that leave the loops alone inside which a compute location is sought.
+_WITHOUT_LOOPS = ("Annotate", "Unannotate", "GetConsumers", "ReverseComputeAt")
+
+#: What determines the loops a compute location is sought in -> the positions it can take.
+LocationTables = dict[str, list[int]]
 
 #: Random variable -> (position of the instruction that defines it, number among its outputs).
 Makers = dict[int, tuple[int, int]]
 
 
-def sketch_of(index: int, trace: Any, mod: Any) -> Sketch:
-    """Read a trace of ``mod``'s design space. Raises SpaceError for a sampling instruction we do not know."""
+def sketch_of(index: int, trace: Any, mod: Any, known: LocationTables | None = None) -> Sketch:
+    """Read a trace of ``mod``'s design space. Raises SpaceError for a sampling instruction we do not know.
+
+    ``known`` carries compute locations from one sketch of a task to the next (0.2 s for a convolution).
+    """
+    known = {} if known is None else known
     variables: list[Variable] = []
     makers = _makers(trace)
     for position, inst in enumerate(trace.insts):
@@ -46,7 +56,8 @@ def sketch_of(index: int, trace: Any, mod: Any) -> Sketch:
             probs = [float(p) for p in inst.attrs[1]]
             variables.append(Variable.of(name, VariableKind.CATEGORICAL, np.array(values), probs))
         elif kind == _LOCATION:
-            positions = _locations(mod, trace, position, makers)
+            structure = _loop_structure(trace, position, makers)
+            positions = known[structure] = known.get(structure) or _locations(mod, trace, position, makers)
             variables.append(Variable.of(name, VariableKind.LOCATION, np.array(positions)[:, None]))
         else:
             raise SpaceError(
@@ -103,7 +114,7 @@ def decisions_of(trace: Any) -> tuple[Decision, ...]:
 
 def trace_to_json(trace: Any) -> str:
     """TVM's own JSON form of a trace, as text: what a MetaSchedule database holds."""
-    return json.dumps(plain(trace.as_json()), separators=(",", ":"))
+    return json.dumps(trace.as_json(), separators=(",", ":"), default=plain)
 
 
 def plain(value: Any) -> Any:
@@ -166,20 +177,63 @@ def _locations(mod: Any, trace: Any, position: int, makers: Makers) -> list[int]
     """Every position the compute location at ``trace.insts[position]`` can take, ascending.
 
     Which loops qualify depends on earlier decisions (loops of extent 1 do not), so several settings of
-    those are tried. A candidate whose decision does not exist under its tiles is repaired by TVM on
-    replay; its identity is then that of the repaired one.
+    those are tried: each part of the tiles is more than 1 in one of them. A candidate whose decision does
+    not exist under its tiles is repaired by TVM on replay; its identity is then that of the repaired one.
+    Raises what TVM raises if the trace itself cannot be replayed.
     """
     rng = np.random.default_rng(0)
     found: set[int] = set()
-    for probe in range(_N_LOCATION_PROBES):
-        found |= _locations_after(
-            mod, trace, position, makers, _probe_decisions(trace, position, probe, rng), found
-        )
+    for probe in range(_n_probes(trace, position)):
+        decisions = _probe_decisions(trace, position, probe, rng)
+        try:
+            found |= _locations_after(mod, trace, position, makers, decisions, found)
+        except RuntimeError:  # a setting of our own may be one that the compiler refuses; the trace's is not
+            if not probe:
+                raise
     return sorted(found)
 
 
+def _loop_structure(trace: Any, position: int, makers: Makers) -> str:
+    """What the positions at ``trace.insts[position]`` depend on: the instructions before it that matter.
+
+    Sketches of a task often differ only in where the epilogue goes, after the loops were made.
+    """
+    insts = list(trace.insts)
+    numbers: dict[int, int] = {}
+    parts: list[object] = []
+    for place, inst in enumerate(insts[: position + 1]):
+        kind = str(inst.kind.name)
+        if kind in _WITHOUT_LOOPS:
+            continue
+        numbers[place] = len(numbers)
+        inputs = [_reference(variable, makers, numbers) for variable in inst.inputs]
+        extent = math.prod(int(f) for f in trace.decisions[inst]) if kind == _TILE else None
+        parts.append((kind, [str(attr) for attr in inst.attrs], extent, inputs))
+    return repr(parts)
+
+
+def _reference(variable: Any, makers: Makers, numbers: dict[int, int]) -> object:
+    """What an input refers to: number and output of the instruction that made it, or the literal itself."""
+    if _key(variable) not in makers:
+        return str(variable)
+    maker, output = makers[_key(variable)]
+    return numbers.get(maker), output
+
+
+def _n_probes(trace: Any, position: int) -> int:
+    """How many settings of the decisions before ``position`` are worth trying."""
+    follows_location = any(str(inst.kind.name) == _LOCATION for inst in list(trace.insts)[:position])
+    return max(1 + _max_parts(trace, position), _MIN_LOCATION_PROBES if follows_location else 1)
+
+
+def _max_parts(trace: Any, position: int) -> int:
+    """Parts of the most divided tile before ``position``."""
+    tiles = (inst for inst in list(trace.insts)[:position] if str(inst.kind.name) == _TILE)
+    return max((int(inst.attrs[0]) for inst in tiles), default=0)
+
+
 def _probe_decisions(trace: Any, position: int, probe: int, rng: np.random.Generator) -> dict[Any, Any]:
-    """Decisions of the instructions before ``position``: the trace's own, the most divided, then random ones."""
+    """Decisions of the instructions before ``position``: the trace's own, else those of one probe."""
     chosen: dict[Any, Any] = {}
     for inst in list(trace.insts)[:position]:
         kind = str(inst.kind.name)
@@ -188,12 +242,27 @@ def _probe_decisions(trace: Any, position: int, probe: int, rng: np.random.Gener
         if probe == 0 or kind == _CATEGORICAL:
             chosen[inst] = trace.decisions[inst]
         elif kind == _TILE:
-            table = _tile_table(trace, inst)
-            row = (table > 1).sum(axis=1).argmax() if probe == 1 else rng.integers(len(table))
-            chosen[inst] = [int(factor) for factor in table[row]]
+            row = _probe_tile(_tile_table(trace, inst), probe - 1, _max_parts(trace, position))
+            chosen[inst] = [int(factor) for factor in row]
         else:
             chosen[inst] = int(rng.integers(INLINE, position))  # TVM takes the nearest one below
     return chosen
+
+
+def _probe_tile(table: Int32Array, level: int, max_parts: int) -> Int32Array:
+    """A row that has something at ``level``: a tile of ``max_parts`` as much divided as it can be.
+
+    Tiles of fewer parts are reductions: positions inside one exist only if the loops around it do nothing,
+    so theirs is all at one place.
+    """
+    n_parts = table.shape[1]
+    if n_parts < max_parts:
+        best = table[:, level * n_parts // max_parts % n_parts].argmax()
+    else:
+        is_divided = table > 1
+        best = (is_divided.sum(axis=1) + n_parts * is_divided[:, level % n_parts]).argmax()
+    row: Int32Array = table[int(best)]
+    return row
 
 
 def _locations_after(
