@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
 import shutil
-import signal
-import sys
 import tempfile
-import traceback
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn
 
 from prune_engine.errors import OutputError
 
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_FULL_TEXTS = ("No space left on device", "Disk quota exceeded", "File too large")
 
 
 @contextmanager
@@ -65,64 +58,14 @@ def file_digest(path: Path) -> str:
 def output_error(error: OSError, path: Path) -> OutputError:
     """The error to raise for a failed write."""
     if error.errno in _DISK_FULL:
-        return _full_error(path, str(error))
+        return full_error(path, str(error))
     return OutputError(
         f"cannot write here ({error.strerror or error})", who=str(path), remedy="Choose another folder with --out."
     )
 
 
-def in_child(work: Callable[[], None], path: Path) -> None:
-    """Do ``work``, which writes below ``path``, in a forked process.
-
-    When a write fails, LLVM does not raise but aborts the process: that must not be the engine's.
-
-    Raises:
-        OutputError: the work failed; it says whether the disk is full.
-    """
-    read_end, write_end = os.pipe()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    with warnings.catch_warnings():
-        # Python 3.12 warns of forks while threads run; the child only generates code and links.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        pid = os.fork()
-    if pid == 0:
-        _child_main(work, write_end)
-    os.close(write_end)
-    with os.fdopen(read_end, "rb") as pipe:
-        message = pipe.read().decode(errors="replace").strip()
-    _, status = os.waitpid(pid, 0)
-    if status == 0:
-        return
-    if any(text in message for text in _FULL_TEXTS):
-        raise _full_error(path, message.split("\n")[-1][:300])
-    code = os.waitstatus_to_exitcode(status)
-    cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    raise OutputError(
-        "the compiled model cannot be written",
-        who=str(path),
-        got=f"{message[-600:] or 'no message'} ({cause})",
-        remedy="A C compiler (cc, gcc or clang) must be installed and the folder writable.",
-    )
-
-
-def _child_main(work: Callable[[], None], write_end: int) -> NoReturn:
-    """Run in the child: everything said goes to the parent, nothing of the parent's is cleaned up."""
-    code = 1
-    with contextlib.suppress(BaseException):
-        os.dup2(write_end, 2)
-        os.dup2(write_end, 1)
-        # Ctrl-C is for the engine, which ends in order; neither this nor the linker should hear of it.
-        os.setsid()
-        try:
-            work()
-            code = 0
-        except BaseException:  # noqa: BLE001  # reported through the pipe; the process ends here
-            os.write(2, traceback.format_exc().encode()[-4000:])
-    os._exit(code)
-
-
-def _full_error(path: Path, message: str) -> OutputError:
+def full_error(path: Path, message: str) -> OutputError:
+    """The error to raise when a write failed for lack of space."""
     return OutputError(
         "the disk is full while saving",
         who=str(path),

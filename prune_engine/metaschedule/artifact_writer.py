@@ -7,17 +7,16 @@ import platform
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from prune_engine import __version__
 from prune_engine.metaschedule.apply import CompiledModel
 from prune_engine.metaschedule.artifact_files import (
     file_digest,
-    in_child,
     output_error,
     publish,
     staging_folder,
 )
+from prune_engine.metaschedule.artifact_library import write_library
 from prune_engine.metaschedule.artifact_metadata import (
     LIBRARY_NAME,
     METADATA_NAME,
@@ -50,9 +49,7 @@ def save_artifact(
     out_dir = Path(out_dir)
     with staging_folder(out_dir) as staging:
         library = staging / LIBRARY_NAME
-        executable: Any = compiled.executable
-        # The object files go there too: the disk that must hold the result is the one that may be full.
-        in_child(lambda: executable.export_library(str(library), workspace_dir=str(staging)), out_dir)
+        write_library(compiled.executable, library, out_dir)
         try:
             metadata = _metadata(model, library, n_threads, target, manifest)
             text = metadata.model_dump_json(indent=2) + "\n"

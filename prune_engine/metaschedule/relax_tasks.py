@@ -20,7 +20,8 @@ def extract_tasks(mod: object, target: str) -> tuple[TuningTask, ...]:
 
     extracted = relax_integration.extract_tasks(mod, make_target(target))
     tasks = [_task(e.task_name, int(e.weight), e.dispatched[0], target) for e in extracted]
-    return tuple(task for task in tasks if task is not None)
+    position = {name: i for i, name in reversed(list(enumerate(_called_kernels(mod))))}
+    return tuple(sorted((t for t in tasks if t is not None), key=lambda task: position[task.name]))
 
 
 def task_id_of(mod: object, target: str) -> str:
@@ -52,6 +53,23 @@ def block_names(mod: Any) -> list[str]:
     for _, func in mod.functions.items():
         visit = (tvm.s_tir.SBlock, lambda block: names.append(str(block.name_hint)))
         tvm_ffi.structural_walk(func.body, visit, order="pre")
+    return names
+
+
+def _called_kernels(mod: Any) -> list[str]:
+    """Names of the kernels that the module calls, in call order."""
+    tvm = import_tvm()
+    from tvm import relax
+
+    names: list[str] = []
+
+    def visit(expr: Any) -> None:
+        if isinstance(expr, relax.Call) and expr.args and isinstance(expr.args[0], tvm.ir.GlobalVar):
+            names.append(str(expr.args[0].name_hint))
+
+    for _, func in mod.functions.items():
+        if isinstance(func, relax.Function):
+            relax.analysis.post_order_visit(func, visit)
     return names
 
 

@@ -92,3 +92,34 @@ def conv_model(conv_path: Path, target: str) -> Any:
     from prune_engine.metaschedule.importers import import_onnx
 
     return import_onnx(conv_path, target=target, shapes={}, dims={"batch": 1})
+
+
+@pytest.fixture(scope="session")
+def schedule_of() -> Callable[..., str]:
+    """Make a random schedule of a task with stock TVM; returns the trace JSON, post-processors included."""
+    from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
+    from prune_engine.metaschedule.targets import architecture_of
+    from prune_engine.metaschedule.traces import trace_to_json
+
+    def make(task: Any, seed: int = 1) -> str:
+        tvm = import_tvm()
+        load_intrinsics(architecture_of(task.target))
+        from tvm.s_tir import meta_schedule as ms
+
+        context = ms.TuneContext(
+            mod=task.mod,
+            target=tvm.target.Target(task.target),
+            space_generator="post-order-apply",
+            num_threads=1,
+            rand_state=seed,
+        )
+        sketches = context.generate_design_space()
+        schedule = tvm.s_tir.Schedule(task.mod, seed=seed, debug_mask="none")
+        tvm.s_tir.schedule.Trace(sketches[seed % len(sketches)].trace.insts, {}).apply_to_schedule(
+            schedule, remove_postproc=True
+        )
+        schedule.enter_postproc()
+        assert all(postproc.apply(schedule) for postproc in context.space_generator.postprocs)
+        return trace_to_json(schedule.trace)
+
+    return make

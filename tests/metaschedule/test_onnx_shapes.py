@@ -86,7 +86,7 @@ def test_what_does_not_fit_the_model_is_refused(shapes, dims, says):
 
 
 def test_two_shapes_that_give_a_symbol_two_values_are_refused():
-    with pytest.raises(ConfigError, match="input 'b'.*got 2; expected 1"):
+    with pytest.raises(ConfigError, match=r"input 'b'.*got 2; expected 1"):
         make_static(_model(a=["n"], b=["n"]), {"a": (1,), "b": (2,)}, {}, PATH)
 
 
