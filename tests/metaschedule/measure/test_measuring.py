@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 from pathlib import Path
 
 import pytest
 
 from prune_engine.measurement import MeasureErrorKind
-from prune_engine.metaschedule.measure import ArtifactJob
+from prune_engine.metaschedule.measure import ArtifactJob, BuildJob
 from prune_engine.metaschedule.measure.builder import build
+from prune_engine.metaschedule.measure.conductor import Conductor, Work
+from prune_engine.metaschedule.measure.protocol import Order, RunMode
 
 
 def test_results_are_complete(pool, kernels):
@@ -45,6 +48,15 @@ def test_abandoned_iterator_frees_the_pool(pool, kernels):
         list(pool.measure(kernels.task, [kernels.plus("x")], None))
     results.close()
     assert [r.job_id for r in pool.measure(kernels.task, [kernels.plus("x")], None)] == ["x"]
+
+
+def test_closing_the_iterator_kills_what_is_under_way(make_pool, kernels):
+    with make_pool(run_timeout_secs=300.0) as pool:
+        hanging = kernels.calling("hanging", "pause")
+        results = pool.measure(kernels.task, [kernels.plus("a"), hanging], None)
+        next(results)
+        results.close()
+        assert len(list(pool.measure(kernels.task, [kernels.plus("x")], None))) == 1
 
 
 def test_failing_source_of_jobs_raises_and_frees_the_pool(pool, kernels):
@@ -121,10 +133,29 @@ def test_everything_else_is_stopped_while_a_kernel_is_timed(pool, kernels, tmp_p
     assert {state for pid, state, _ in seen if pid == os.getpid()} == {"S"}
 
 
+def test_no_kernel_is_timed_while_the_pool_s_process_works(pool, kernels, tmp_path):
+    def jobs():
+        yield kernels.shell("observer", f"cat /proc/{os.getpid()}/stat >> {tmp_path}/seen")
+        # Long enough for the observer to be built and to want the machine, were it given it.
+        give_up_at = time.monotonic() + 1.5
+        while time.monotonic() < give_up_at:
+            pass
+        assert not (tmp_path / "seen").exists()
+
+    (result,) = pool.measure(kernels.task, jobs(), None)
+    assert result.error is None
+    assert {_pid_state_parent(line)[1] for line in (tmp_path / "seen").read_text().splitlines()} == {"S"}
+
+
 def _pid_state_parent(line):
     head, _, tail = line.rpartition(")")
     state, parent = tail.split()[:2]
     return int(head.split()[0]), state, int(parent)
+
+
+def _paired_work(name, folder):
+    order = Order(1, BuildJob(name, ""), RunMode.PAIRED, str(folder), (), (), 1.0, 1.0)
+    return Work(order, folder, is_built=True)
 
 
 class TestCompare:
@@ -139,6 +170,17 @@ class TestCompare:
         rounds = [blocks[i : i + 3] for i in range(0, 15, 3)]
         assert all(sorted(one) == names for one in rounds), blocks
         assert len({one[0] for one in rounds}) == 3
+
+    def test_a_round_starts_when_all_are_ready(self, tmp_path):
+        works = [_paired_work(name, tmp_path) for name in "abc"]
+        conductor = Conductor(None, None, tmp_path, None, print)
+        conductor._alive += works
+        works[0].wants_window = works[1].wants_window = True
+        assert conductor._next_for_window() is None
+        works[2].wants_window = True
+        assert conductor._next_for_window() is works[0]
+        works[0].n_windows = 1
+        assert conductor._next_for_window() is works[1]
 
     def test_a_crash_costs_only_its_kernel(self, pool, kernels):
         jobs = [kernels.plus("a"), kernels.calling("crash", "abort"), kernels.plus("wrong", 3.0), kernels.plus("b")]
