@@ -319,8 +319,6 @@ class Engine:
             before, now = state.history[-config.plateau_trials - 1], state.history[-1]
             if now > before * (1 - config.plateau_gain):
                 state.stop_reason = "plateau"
-        elif state.n_trials >= config.plateau_trials and not state.history:
-            state.stop_reason = "all_failed"
 
     def _report(self, states: Sequence[TaskState]) -> None:
         summaries = [state.summary() for state in states]

@@ -203,6 +203,21 @@ def test_a_run_that_stopped_in_the_middle_is_continued(run_engine: RunEngine) ->
     assert (run.n_repeats, len(run.asked)) == (0, 64)
 
 
+def test_what_is_known_is_not_even_asked_for_again(run_engine: RunEngine) -> None:
+    """The workbench would leave it out, but a batch of such candidates is a batch lost."""
+    task, asked = make_task(), []
+    space = small_space(task, 60)
+
+    class Listening(FakeWorkbench):
+        def measure(self, space: Any, candidates: Any, *args: Any) -> Iterator[MeasuredCandidate]:
+            asked.extend(c.candidate_id for c in candidates)
+            return super().measure(space, candidates, *args)
+
+    for n_trials in (20, 40, 60):
+        run_engine([task], Listening(spaces={task.task_id: space}), n_trials=n_trials)
+    assert len(asked) == len(set(asked)) == 60
+
+
 def _raise_at(number: int, limit: int) -> None:
     if number >= limit:
         raise KeyboardInterrupt
