@@ -20,7 +20,7 @@ _MAX_DRAWS = 4
 class UniformExplorer(Explorer):
     """Draws every decision uniformly from the rows still allowed, the same number from every sketch.
 
-    A sketch no larger than its share is enumerated instead, so a small space is proposed completely.
+    A sketch no larger than its share is proposed completely.
     """
 
     name = "explore.uniform"
@@ -38,19 +38,14 @@ class UniformExplorer(Explorer):
         left = n
         for number, sketch in enumerate(sketches):  # small ones first: what they leave goes to the others
             share = -(-left // (len(sketches) - number))
-            indices = _enumerate(sketch) if sketch.size <= share else _draw(sketch, share, rng)
+            indices = _draw(sketch, min(share, sketch.size), rng)
             left -= len(indices)
             batches.append(CandidateBatch(space, sketch, indices))
         return sorted(batches, key=lambda b: b.sketch.index)
 
 
-def _enumerate(sketch: Sketch) -> Int32Array:
-    """All candidates of a sketch, int32 (size, v)."""
-    return _numbered(sketch, np.arange(sketch.size))
-
-
 def _draw(sketch: Sketch, n: int, rng: np.random.Generator) -> Int32Array:
-    """``n`` distinct candidates of a sketch that has more, int32 (<= n, v)."""
+    """``n`` distinct candidates of a sketch that has as many, in random order, int32 (<= n, v)."""
     if sketch.size <= max(_COUNTABLE, _COUNTABLE_RATIO * n):
         return _numbered(sketch, rng.permutation(sketch.size)[:n])
     rows = np.empty((0, len(sketch.variables)), dtype=np.int32)

@@ -117,12 +117,11 @@ def test_every_location_exists_under_some_setting(tvm: Any, space_of: SpaceOf, n
             assert not left, f"{name} sketch {sketch.index}: {variable.name} never takes {left}"
 
 
-def test_inlining_and_the_root_are_offered(space_of: SpaceOf) -> None:
+def test_every_loop_of_a_convolution_is_offered_to_its_padding(space_of: SpaceOf) -> None:
+    """All levels down to the inner reduction, but for the loops of the batch axis, which do nothing."""
     (pad,) = (v for v in space_of("conv_bias_relu").sketches[0].variables if v.kind is VariableKind.LOCATION)
-    positions = pad.table[:, 0].tolist()
-    assert positions[:2] == [traces.INLINE, traces.ROOT]
-    assert positions == sorted(set(positions))
-    assert len(positions) > 10
+    loops = [loop for loop in range(18) if loop not in (0, 4, 11)]
+    assert pad.table[:, 0].tolist() == [traces.INLINE, traces.ROOT, *loops]
 
 
 def test_variables_are_named_after_what_they_decide(space_of: SpaceOf) -> None:
