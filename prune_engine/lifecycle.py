@@ -91,7 +91,11 @@ class TaskResult:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a run achieved. ``stop_reason``: trials, seconds, plateau, exhausted, interrupted or nothing_to_tune."""
+    """What a run achieved.
+
+    ``stop_reason``: trials, seconds or interrupted; else what closed most of the tasks: plateau, exhausted,
+    nothing_to_tune, default_failed or explorer_failed.
+    """
 
     run_id: str
     tasks: tuple[TaskResult, ...]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,9 @@ from prune_engine.store.base import Store
 from prune_engine.store.sql import SqlStore
 from prune_engine.task import TuningTask
 from prune_engine.testing import FakeWorkbench, make_profile
+
+#: Where `kits` lives: what tests of one subject share (importlib mode puts no folder of tests on the path).
+sys.path.append(str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kits.kernels import NAMES, task_of
 
 from prune_engine.candidates import Candidate, CandidateBatch, candidate_id
 from prune_engine.errors import SpaceError
@@ -19,7 +20,6 @@ from prune_engine.metaschedule.materialise import Materialised, Materialiser, la
 from prune_engine.space import DesignSpace, VariableKind
 
 sys.path.insert(0, str(Path(__file__).parent))
-from kernels import NAMES, task_of
 
 CUDA = json.dumps(
     {

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kits.kernels import NAMES, task_of
 
 from prune_engine.errors import SpaceError
 from prune_engine.metaschedule import traces
@@ -18,7 +19,6 @@ from prune_engine.metaschedule.materialise import Materialiser
 from prune_engine.space import DesignSpace, Sketch, VariableKind, perfect_tile_table
 
 sys.path.insert(0, str(Path(__file__).parent))
-from kernels import NAMES, task_of
 
 SpaceOf = Callable[[str], DesignSpace]
 
@@ -149,12 +149,12 @@ def test_ids_and_tables_are_stable_across_processes(space_of: SpaceOf, target: s
     script = """
 import hashlib, json, sys
 sys.path.insert(0, sys.argv[1])
-from kernels import task_of
+from kits.kernels import task_of
 from prune_engine.metaschedule.materialise import Materialiser
 space = Materialiser(task_of("conv_bias_relu", sys.argv[2]), seed=77).design_space()
 print(json.dumps([[s.sketch_id, [v.table[:, 0].tolist() for v in s.variables]] for s in space.sketches]))
 """
-    command = [sys.executable, "-c", script, str(Path(__file__).parent), target]
+    command = [sys.executable, "-c", script, str(Path(__file__).parents[1]), target]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     mine = [
         [s.sketch_id, [v.table[:, 0].tolist() for v in s.variables]] for s in space_of("conv_bias_relu").sketches
