@@ -205,8 +205,6 @@ def _suggest(position: int, symbol: str | None, rank: int) -> int | None:
 def _write_shape(value: Any, shape: tuple[int | str | None, ...]) -> None:
     tensor_shape = value.type.tensor_type.shape
     del tensor_shape.dim[:]
-    # An empty shape must still be present, or the input would have unknown rank instead of being a scalar.
-    tensor_shape.SetInParent()
     for axis in shape:
         dim = tensor_shape.dim.add()
         if isinstance(axis, int):

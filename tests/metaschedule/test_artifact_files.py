@@ -9,6 +9,7 @@ from prune_engine.errors import OutputError
 from prune_engine.metaschedule.apply import compile_model
 from prune_engine.metaschedule.artifact import load_artifact, save_artifact
 from prune_engine.metaschedule.artifact_files import publish, staging_folder
+from prune_engine.metaschedule.artifact_library import write_library
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +94,22 @@ def test_a_disk_that_fills_up_at_the_metadata_leaves_the_old_artefact(
     with pytest.raises(OutputError, match="disk is full while saving"):
         _save(compiled, conv_model, folder, target)
     assert _tree(tmp_path) == before
+
+
+def test_object_files_do_not_touch_the_disk(tmp_path):
+    """LLVM ends the process when a write fails, so it must not write where it can."""
+    seen = []
+
+    class Executable:
+        def export_library(self, path, workspace_dir):
+            for name in ("lib0.o", "devc.o"):
+                file = Path(workspace_dir) / name
+                file.write_bytes(b"code")
+                seen.append((file.read_bytes(), "memfd" in str(file.readlink().readlink())))
+
+    write_library(Executable(), tmp_path / "model.so", tmp_path)
+    assert seen == [(b"code", True)] * 2
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_missing_linker_is_named(compiled, conv_model, target, tmp_path, monkeypatch):

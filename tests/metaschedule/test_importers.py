@@ -1,3 +1,4 @@
+import gc
 import os
 import subprocess
 import sys
@@ -90,6 +91,9 @@ def test_without_folding_the_error_names_the_node_and_the_reason(shape_chain_pat
         _import(shape_chain_path, target, n=1)
     assert (error.value.operator, error.value.node, error.value.opset) == ("Pad", "pad_to_even", 17)
     assert "onnxruntime is not installed" in str(error.value)
+    # What the importer had half built must not complain when it goes, either.
+    del error
+    gc.collect()
     assert capfd.readouterr() == ("", "")
 
 
@@ -152,13 +156,13 @@ def test_an_operator_version_without_converter_is_unsupported(save_onnx, target,
         raise NotImplementedError
 
     monkeypatch.setattr(onnx_frontend.Relu, "get_converter", refuse)
-    with pytest.raises(ModelImportError, match="operator Relu"):
+    with pytest.raises(ModelImportError, match=r"does not import 1 of this model's operators \(operator Relu"):
         _import(save_onnx([helper.make_node("Relu", ["x"], ["y"])], {"x": [4]}, {"y": [4]}), target)
 
 
 def test_a_shape_that_depends_on_the_data_is_refused(save_onnx, target):
     path = save_onnx([helper.make_node("NonZero", ["x"], ["y"])], {"x": [4]}, {"y": ([1, None], TensorProto.INT64)})
-    with pytest.raises(ModelImportError, match="m"):
+    with pytest.raises(ModelImportError, match="output 'y' has no static shape"):
         _import(path, target)
 
 

@@ -87,6 +87,23 @@ def test_truncated_external_data_are_refused(external_model):
     _refused(external_model, "'w'.*(truncated|cannot be read)")
 
 
+def test_external_data_shorter_than_stated_are_refused_whatever_onnx_does(external_model, monkeypatch):
+    """Older onnx releases read what is there and say nothing."""
+
+    def read_less(tensor, folder):
+        tensor.raw_data = b"1234"
+
+    monkeypatch.setattr(onnx.external_data_helper, "load_external_data_for_tensor", read_less)
+    _refused(external_model, "'w' are truncated; got 4 bytes.*expected 4000 bytes")
+
+
+def test_a_model_without_an_opset_is_refused(conv_path, tmp_path):
+    model = onnx.load(conv_path)
+    del model.opset_import[:]
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
+    _refused(tmp_path / "m.onnx", "no ONNX operator set")
+
+
 def test_local_functions_are_inlined(tmp_path):
     function = helper.make_function(
         "local", "Twice", ["a"], ["b"], [helper.make_node("Add", ["a", "a"], ["b"])], [helper.make_opsetid("", 17)]

@@ -68,6 +68,12 @@ def test_scalars_stay_scalars_and_unknown_rank_is_open():
     assert _shapes(model) == {"sr": [], "x": [4]}
 
 
+def test_an_input_of_unknown_rank_can_become_a_scalar():
+    model = _model(x=None)
+    assert make_static(model, {"x": ()}, {}, PATH) == []
+    assert model.graph.input[0].type.tensor_type.HasField("shape")
+
+
 @pytest.mark.parametrize(
     ("shapes", "dims", "says"),
     [
