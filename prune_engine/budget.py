@@ -6,10 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 
 from prune_engine.config import EngineConfig
+from prune_engine.scheduler import cost_secs
 from prune_engine.task_state import TaskState
 
 #: Share of a seconds budget that is kept for re-timing the winners, at most so many seconds per task.
-_FINALS_SHARE, _FINALS_SECS_PER_TASK = 0.2, 1.0
+_FINALS_SHARE, _FINALS_SECS_PER_TASK = 0.2, 0.6
 #: Share of what is left that the first batches of all tasks may use: the rest goes where it pays.
 _FIRST_BATCHES_SHARE = 0.5
 
@@ -70,9 +71,11 @@ class Budget:
         payable = self._payable_trials(states)
         if payable is None:
             return self._config.batch_size
-        n_fresh = sum(s.is_open and not s.n_trials for s in states)
-        if not state.n_trials and n_fresh > 1:
-            payable = int(_FIRST_BATCHES_SHARE * payable / n_fresh)
+        fresh = [s for s in states if s.is_open and not s.n_trials]
+        if not state.n_trials and len(fresh) > 1:
+            # Half of it evenly, half by what a task costs: trials on trivial kernels gain nothing.
+            share = 0.5 / len(fresh) + 0.5 * cost_secs(state) / (sum(map(cost_secs, fresh)) or 1.0)
+            payable = int(_FIRST_BATCHES_SHARE * payable * share)
         return max(1, min(self._config.batch_size, payable))
 
     def _payable_trials(self, states: Sequence[TaskState]) -> int | None:

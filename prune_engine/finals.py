@@ -14,6 +14,8 @@ from prune_engine.task_state import Incumbent, TaskState
 
 #: A finalist is within this factor of the incumbent (`close runners-up can be the better one`).
 _FINALIST_RATIO = 1.15
+#: A finalist was not slower than the default by more than this.
+_CONTENDER_RATIO = 1.05
 #: A schedule ships only if it beats the default by more than this in the paired repeats ...
 _MIN_GAIN = 0.01
 #: ... and in so many of them that one that is no faster would do so with at most this probability.
@@ -33,7 +35,7 @@ class Finals:
         state.is_decided, state.final_secs = True, state.default_secs
         finalists = self._finalists(state)
         # Without its default a task cannot be shown to gain, so the default ships.
-        if state.space is None or not finalists or state.default_secs is None:
+        if state.space is None or not finalists:
             return
         comparison = self._comparison(state, finalists, measure=measure)
         if comparison is None:
@@ -57,9 +59,10 @@ class Finals:
             state.final_secs, state.winner = min(faster, key=lambda pair: pair[0])
 
     def _finalists(self, state: TaskState) -> list[Incumbent]:
-        if not state.ranking:
+        if not state.ranking or state.default_secs is None:
             return []
-        limit = state.ranking[0].latency_secs * _FINALIST_RATIO
+        # What was slower than the default by more than noise cannot ship, so it is not timed again.
+        limit = min(state.ranking[0].latency_secs * _FINALIST_RATIO, state.default_secs * _CONTENDER_RATIO)
         return [i for i in state.ranking[: self._config.n_finalists] if i.latency_secs <= limit]
 
     def _comparison(self, state: TaskState, finalists: list[Incumbent], *, measure: bool) -> Comparison | None:

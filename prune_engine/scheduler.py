@@ -26,7 +26,7 @@ class GradientScheduler:
         if not candidates:
             return None
         fresh = [state for state in candidates if not state.n_trials]
-        return max(fresh, key=_cost_secs) if fresh else max(candidates, key=gradient_secs_per_trial)
+        return max(fresh, key=cost_secs) if fresh else max(candidates, key=gradient_secs_per_trial)
 
 
 def gradient_secs_per_trial(state: TaskState) -> float:
@@ -34,14 +34,14 @@ def gradient_secs_per_trial(state: TaskState) -> float:
     history = state.history
     if not history:
         # Trials were spent and nothing is known: fall behind tasks that respond, but not for ever.
-        return _cost_secs(state) / (1 + state.n_trials)
+        return cost_secs(state) / (1 + state.n_trials)
     window = history[-_WINDOW:]
     observed = (window[0] - window[-1]) / len(window)
     optimistic = history[-1] / max(len(history), 1)
     return state.task.weight * (_OBSERVED_SHARE * observed + (1 - _OBSERVED_SHARE) * optimistic)
 
 
-def _cost_secs(state: TaskState) -> float:
+def cost_secs(state: TaskState) -> float:
     """Time per inference as it stands; flops stand in when nothing was measured yet."""
     known = state.best_secs
     return state.task.weight * (known if known is not None else state.task.flop_count * 1e-9)

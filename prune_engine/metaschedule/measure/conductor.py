@@ -24,9 +24,9 @@ from typing import Any
 from prune_engine.measurement import MeasureError, MeasureErrorKind
 from prune_engine.metaschedule.measure import builder, runner
 from prune_engine.metaschedule.measure.children import Child, Link, Message, spawn
-from prune_engine.metaschedule.measure.jobs import JobResult
+from prune_engine.metaschedule.measure.jobs import BuildJob, JobResult
 from prune_engine.metaschedule.measure.linux import children_of_this_process, kill_all, status_bytes
-from prune_engine.metaschedule.measure.protocol import JOBS_FOLDER, Done, Order, RunMode
+from prune_engine.metaschedule.measure.protocol import JOBS_FOLDER, Done, Order, RunMode, kept_library
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.verdict import error_of
 
@@ -275,8 +275,10 @@ class Conductor:
                     continue
 
     def _finish(self, work: Work, error: MeasureError | None) -> None:
-        self._remove_files(work)
         report = work.report if error is None and work.report is not None else {}
+        if report.get("stage") == 2 and not report.get("is_censored"):
+            self._keep_library(work)
+        self._remove_files(work)
         result = JobResult(
             job_id=work.order.job.job_id,
             run_secs=tuple(report.get("run_secs", ())),  # type: ignore[arg-type]  # from our own child's JSON
@@ -288,6 +290,12 @@ class Conductor:
             load_average=os.getloadavg()[0],
         )
         self._finished.append(Done(work.order.batch, result))
+
+    def _keep_library(self, work: Work) -> None:
+        order = work.order
+        if order.mode is RunMode.STAGED and isinstance(order.job, BuildJob):
+            with contextlib.suppress(OSError):  # a kernel may have removed its own library
+                (work.folder / builder.KERNEL_FILE).replace(kept_library(order.task_folder, order.job))
 
     def _remove_files(self, work: Work) -> None:
         shutil.rmtree(work.folder, ignore_errors=True)

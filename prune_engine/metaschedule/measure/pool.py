@@ -11,8 +11,8 @@ from typing import TypeVar
 from prune_engine.errors import MeasureServerError
 from prune_engine.measurement import MeasureError, MeasureErrorKind
 from prune_engine.metaschedule.measure.client import ServerClient, ServerDiedError
-from prune_engine.metaschedule.measure.jobs import Job, JobResult
-from prune_engine.metaschedule.measure.protocol import Order, RunMode
+from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, Job, JobResult
+from prune_engine.metaschedule.measure.protocol import Order, RunMode, kept_library
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.tempdirs import PoolFolder, create_pool_folder
 
@@ -131,13 +131,15 @@ class MeasurePool:
     def compare(self, task_id: str, jobs: Sequence[Job], n_repeats: int = 8) -> list[JobResult]:
         """Time kernels against each other: repeat r of all of them, in changing order, then repeat r + 1.
 
-        Returns one result per job, in order; ``run_secs[r]`` of all of them belong together. Raises
-        ValueError for a task that was not opened, and MeasureServerError.
+        Returns one result per job, in order; ``run_secs[r]`` of all of them belong together. A kernel that
+        ``measure`` timed in full is not built again. Raises ValueError for a task that
+        was not opened, and MeasureServerError.
         """
         if task_id not in self._tasks:
             raise ValueError(f"task {task_id!r} was not opened: measure its default schedule first")
         batch = self._new_batch()
-        orders = [self._order(batch, task_id, job, RunMode.PAIRED, n_repeats=n_repeats) for job in jobs]
+        ready = [self._kept_or(task_id, job) for job in jobs]
+        orders = [self._order(batch, task_id, job, RunMode.PAIRED, n_repeats=n_repeats) for job in ready]
         results = {result.job_id: result for result in self._drive(batch, iter(orders), len(orders))}
         return [results[job.job_id] for job in jobs]
 
@@ -150,6 +152,13 @@ class MeasurePool:
             self._folder.remove()
             self._folder = None
         self._tasks.clear()
+
+    def _kept_or(self, task_id: str, job: Job) -> Job:
+        if isinstance(job, BuildJob):
+            kept = kept_library(self._tasks[task_id].folder, job)
+            if kept.exists():
+                return ArtifactJob(job.job_id, str(kept))
+        return job
 
     def _new_batch(self) -> _Batch:
         self._n_batches += 1

@@ -7,14 +7,21 @@ pool's process is asleep, which it must be while a kernel is timed.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 
-from prune_engine.metaschedule.measure.jobs import Job, JobResult
+from prune_engine.metaschedule.measure.jobs import BuildJob, Job, JobResult
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 
 #: Below the pool's folder: one folder per job, alive as long as the job.
 JOBS_FOLDER = "jobs"
+
+
+def kept_library(task_folder: str, job: BuildJob) -> Path:
+    """Where the library of a kernel that was timed in full stays, so that finals need not build it again."""
+    return Path(task_folder) / f"{hashlib.blake2b(job.module_json.encode(), digest_size=12).hexdigest()}.so"
 
 
 class RunMode(Enum):

@@ -187,6 +187,15 @@ class TestCompare:
         results = pool.compare(kernels.task, jobs, n_repeats=2)
         assert [result.error is None for result in results] == [True, False, False, True]
 
+    def test_what_was_timed_in_full_is_not_built_again(self, make_pool, kernels):
+        with make_pool() as pool:
+            list(pool.measure(kernels.task, [kernels.plus("known")], None))
+            (kept,) = (pool._folder.path / "tasks").rglob("*.so")
+            kept.write_text("no library any more")
+            known, other = pool.compare(kernels.task, [kernels.plus("again"), kernels.shell("other", "true")])
+        assert known.error is not None  # the kept library was loaded, not a new one
+        assert other.error is None
+
     def test_nothing_to_compare(self, pool, kernels):
         assert pool.compare(kernels.task, []) == []
 
