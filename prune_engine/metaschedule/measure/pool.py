@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import statistics
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -29,6 +30,8 @@ class _Task:
     folder: str
     arg_shapes: tuple[tuple[int, ...], ...]
     arg_dtypes: tuple[str, ...]
+    #: Seconds of each candidate's build that ended by itself, and of those that were given up.
+    build_secs: list[float] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -126,6 +129,7 @@ class MeasurePool:
             latency = result.latency_secs
             if latency is not None and (best[0] is None or latency < best[0]):
                 best[0] = latency
+            self._tasks[task_id].build_secs.append(result.build_secs)
             yield result
 
     def compare(self, task_id: str, jobs: Sequence[Job], n_repeats: int = 8) -> list[JobResult]:
@@ -183,11 +187,18 @@ class MeasurePool:
             task_folder=task.folder,
             arg_shapes=task.arg_shapes,
             arg_dtypes=task.arg_dtypes,
-            build_timeout_secs=patience * self._settings.build_timeout_secs,
+            build_timeout_secs=patience * self._build_timeout_secs(task),
             run_timeout_secs=patience * self._settings.run_timeout_secs,
             incumbent_secs=incumbent_secs,
             n_repeats=n_repeats,
         )
+
+    def _build_timeout_secs(self, task: _Task) -> float:
+        settings = self._settings
+        if len(task.build_secs) < settings.typical_builds:
+            return settings.build_timeout_secs
+        usual_secs = settings.slow_build_ratio * statistics.median(task.build_secs)
+        return min(settings.build_timeout_secs, max(settings.min_build_timeout_secs, usual_secs))
 
     def _drive(self, batch: _Batch, orders: Iterator[Order], n_in_flight: int) -> Iterator[JobResult]:
         """Keep ``n_in_flight`` orders with the server until all are through."""

@@ -28,7 +28,9 @@ class MeasureSettings:
     ``target`` is TVM's target as JSON text. ``n_threads`` is what every kernel runs on. Timeouts exclude
     the time a process was paused for somebody else's timing; a task's default schedule gets
     ``default_schedule_patience`` times as long, because an untuned kernel may be very slow and without it
-    there is nothing to check the others against. ``memory_limit_bytes`` counts what a build or a kernel
+    there is nothing to check the others against. Once ``typical_builds`` builds of a task are done, a build
+    that takes ``slow_build_ratio`` times their median is given up (never below ``min_build_timeout_secs``):
+    hugely unrolled code takes a processor for as long as dozens of other candidates. ``memory_limit_bytes`` counts what a build or a kernel
     with its arguments allocates on top of the compiler that is already in memory. ``seed`` makes the inputs.
     ``flush_cache`` evicts the arguments from the processor's caches before every timed call;
     ``pin_cpus`` keeps kernels on the same ``n_threads`` processors.
@@ -38,6 +40,9 @@ class MeasureSettings:
     n_threads: int
     n_builders: int = field(default_factory=usable_cores)
     build_timeout_secs: float = 20.0
+    typical_builds: int = 8
+    slow_build_ratio: float = 16.0
+    min_build_timeout_secs: float = 4.0
     run_timeout_secs: float = 10.0
     default_schedule_patience: float = 6.0
     memory_limit_bytes: int = field(default_factory=default_memory_limit_bytes)

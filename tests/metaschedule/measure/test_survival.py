@@ -131,6 +131,16 @@ def test_build_that_hangs(make_pool, kernels):
     assert result.build_secs < 60
 
 
+def test_build_far_slower_than_the_others_is_given_up(make_pool, kernels):
+    options = {"typical_builds": 2, "min_build_timeout_secs": 2.5, "memory_limit_bytes": 8 << 30}
+    with make_pool(build_timeout_secs=300.0, **options) as pool:
+        usual = [kernels.plus("first"), kernels.plus("second")]
+        assert all(result.error is None for result in pool.measure(kernels.task, usual, None))
+        (result,) = pool.measure(kernels.task, [kernels.slow_to_build("slow", 8_000)], None)
+    assert error_kind(result) is MeasureErrorKind.BUILD_TIMEOUT
+    assert result.build_secs < 60
+
+
 def test_unopened_task_is_refused(pool, kernels):
     with pytest.raises(ValueError, match="not opened"):
         pool.measure("nobody", [], None)
