@@ -59,6 +59,8 @@ def main() -> int:
     _print(report)
     if options.out is not None:
         options.out.write_text(json.dumps(report, indent=2) + "\n")
+    if options.markdown is not None:
+        options.markdown.write_text(_page(report))
     return 0
 
 
@@ -69,7 +71,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="write all figures as JSON")
+    parser.add_argument("--markdown", type=Path, help="write the page of the documentation")
     return parser.parse_args()
 
 
@@ -178,6 +181,30 @@ def measure_tvm(candidates: Candidates, modules: list[Any]) -> dict[str, Any]:
         "best_ms": round(1e3 * min(latencies), 3) if latencies else None,
         "outcomes": {"measured": len(latencies), "failed": len(modules) - len(latencies)},
     }
+
+
+def _page(report: dict[str, Any]) -> str:
+    """The page of the documentation."""
+    lines = [
+        "# Measuring speed",
+        "",
+        "Written by `python tests/benchmarks/measure_throughput.py --markdown docs/benchmarks/measuring.md`.",
+        f"{report['workload']}; kernels run on {report['threads']} threads. Both sides build and measure the same",
+        "candidates in the same run. TVM's side is one batch through `LocalBuilder` (with a time limit of 300 s: at",
+        "its default of 30 s the start of its workers alone can exceed it) and `LocalRunner`, and it gets fewer",
+        "candidates because it is slow; starting its workers is part of every batch, so it is counted.",
+        "",
+        "| | candidates | per second | seconds | start-up s | best ms | outcomes |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for side in report["sides"]:
+        outcomes = ", ".join(f"{n} {name}" for name, n in side["outcomes"].items())
+        figures = ("n_candidates", "candidates_per_sec", "secs", "start_secs", "best_ms")
+        lines.append(f"| {side['side']} | {' | '.join(str(side[f]) for f in figures)} | {outcomes} |")
+    rates = [side["candidates_per_sec"] for side in report["sides"]]
+    if len(rates) == 2:
+        lines += ["", f"Ratio of the rates: {rates[0] / rates[1]:.1f}."]
+    return "\n".join([*lines, "", "Machine:", "", machine.as_markdown(), ""])
 
 
 def _print(report: dict[str, Any]) -> None:

@@ -29,11 +29,12 @@ class MeasureSettings:
     the time a process was paused for somebody else's timing; a task's default schedule gets
     ``default_schedule_patience`` times as long, because an untuned kernel may be very slow and without it
     there is nothing to check the others against. Once ``typical_builds`` builds of a task are done, a build
-    that takes ``slow_build_ratio`` times their median is given up (never below ``min_build_timeout_secs``):
-    hugely unrolled code takes a processor for as long as dozens of other candidates. ``memory_limit_bytes`` counts what a build or a kernel
-    with its arguments allocates on top of the compiler that is already in memory. ``seed`` makes the inputs.
-    ``flush_cache`` evicts the arguments from the processor's caches before every timed call;
-    ``pin_cpus`` keeps kernels on the same ``n_threads`` processors.
+    that takes ``slow_build_ratio`` times their median is given up, though never before
+    ``min_build_timeout_secs``: hugely unrolled code takes a processor for as long as dozens of others.
+    ``memory_limit_bytes`` counts what a build or a kernel with its arguments allocates on top of the
+    compiler that is already in memory. ``seed`` makes the inputs. ``flush_cache`` evicts the arguments from
+    the processor's caches before every timed call; ``pin_cpus`` keeps kernels on the same ``n_threads``
+    processors.
     """
 
     target: str
