@@ -37,6 +37,7 @@ _TVM_NEEDS = ("psutil", "cloudpickle", "tornado")
 def main() -> int:
     """Measure both sides, print a table, write JSON if asked to."""
     options = _parse()
+    described, described_in_markdown = machine.describe(), machine.as_markdown()
     # TVM's workers read this when their thread pool starts.
     os.environ["TVM_NUM_THREADS"] = str(options.threads)
     candidates = Candidates(options.size, options.threads, options.seed)
@@ -52,7 +53,7 @@ def main() -> int:
         sides.append(measure_tvm(candidates, modules[: options.tvm_candidates]))
     report = {
         "workload": f"GEMM {options.size}^3 float32, {len(modules)} random candidates, seed {options.seed}",
-        "machine": machine.describe(),
+        "machine": described,
         "threads": options.threads,
         "sides": sides,
     }
@@ -60,7 +61,7 @@ def main() -> int:
     if options.out is not None:
         options.out.write_text(json.dumps(report, indent=2) + "\n")
     if options.markdown is not None:
-        options.markdown.write_text(_page(report))
+        options.markdown.write_text(_page(report, described_in_markdown))
     return 0
 
 
@@ -183,16 +184,16 @@ def measure_tvm(candidates: Candidates, modules: list[Any]) -> dict[str, Any]:
     }
 
 
-def _page(report: dict[str, Any]) -> str:
+def _page(report: dict[str, Any], described: str) -> str:
     """The page of the documentation."""
     lines = [
         "# Measuring speed",
         "",
         "Written by `python tests/benchmarks/measure_throughput.py --markdown docs/benchmarks/measuring.md`.",
         f"{report['workload']}; kernels run on {report['threads']} threads. Both sides build and measure the same",
-        "candidates in the same run. TVM's side is one batch through `LocalBuilder` (with a time limit of 300 s: at",
-        "its default of 30 s the start of its workers alone can exceed it) and `LocalRunner`, and it gets fewer",
-        "candidates because it is slow; starting its workers is part of every batch, so it is counted.",
+        "candidates in the same run. TVM's side is one batch through `LocalBuilder` (with a time limit of 300 s:",
+        "the start of its workers alone can exceed the usual 30 s) and `LocalRunner`. It gets fewer candidates",
+        "because it is slow; starting its workers is part of every batch, so it is counted.",
         "",
         "| | candidates | per second | seconds | start-up s | best ms | outcomes |",
         "|---|---|---|---|---|---|---|",
@@ -204,7 +205,7 @@ def _page(report: dict[str, Any]) -> str:
     rates = [side["candidates_per_sec"] for side in report["sides"]]
     if len(rates) == 2:
         lines += ["", f"Ratio of the rates: {rates[0] / rates[1]:.1f}."]
-    return "\n".join([*lines, "", "Machine:", "", machine.as_markdown(), ""])
+    return "\n".join([*lines, "", "Machine, at the start:", "", described, ""])
 
 
 def _print(report: dict[str, Any]) -> None:
