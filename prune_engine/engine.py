@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 
 import numpy as np
 
@@ -174,17 +175,22 @@ class Engine:
         the time limit may be another one now.
         """
         self._observer.on_status("measuring the untuned kernels")
-        for state in sorted(states, key=lambda s: -s.task.weight * s.task.flop_count):
-            if state.default_secs is not None:
-                continue
-            if reason := self._budget.interruption(states):
-                return reason
-            self._record(state, self._workbench.measure_default(state.task))
-            if state.default is not None and state.default.error is not None:
-                state.stop_reason = "default_failed"
-                message = f"{state.default.error.kind.value}: {state.default.error.message}"
-                state.failure_examples["default"] = message
-            self._report(states)
+        by_id = {s.task.task_id: s for s in states if s.default_secs is None}
+        by_cost = sorted(by_id.values(), key=lambda s: -s.task.weight * s.task.flop_count)
+        reason = self._budget.interruption(states)
+        if reason or not by_cost:
+            return reason
+        with closing(self._workbench.measure_defaults([state.task for state in by_cost])) as measuring:
+            for task, measured in measuring:
+                state = by_id[task.task_id]
+                self._record(state, measured)
+                if state.default is not None and state.default.error is not None:
+                    state.stop_reason = "default_failed"
+                    message = f"{state.default.error.kind.value}: {state.default.error.message}"
+                    state.failure_examples["default"] = message
+                self._report(states)
+                if reason := self._budget.interruption(states):
+                    return reason
         return None
 
     def _tune(self, states: Sequence[TaskState]) -> str:

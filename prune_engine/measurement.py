@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Generator, Iterator, Sequence, Set
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol, runtime_checkable
@@ -105,8 +105,11 @@ class Workbench(Protocol):
     def n_threads(self) -> int:
         """Threads every kernel runs on."""
 
-    def measure_default(self, task: TuningTask) -> MeasuredCandidate:
-        """Measure the untuned schedule; its outputs become the reference of the task."""
+    def measure_defaults(self, tasks: Sequence[TuningTask]) -> Generator[tuple[TuningTask, MeasuredCandidate]]:
+        """Measure untuned schedules, yielding each with its task as it is done, in any order.
+
+        What a default computes becomes the reference of its task. Closing the iterator drops the rest.
+        """
 
     def measure(
         self,

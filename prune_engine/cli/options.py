@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,20 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
+def threads_or_default(n_threads: int | None) -> int:
+    """The thread count asked for, else all usable cores. Raises ConfigError for more than there are."""
+    n_cores = usable_cores()
+    if n_threads is not None and n_threads > n_cores:
+        raise ConfigError(
+            "more threads than usable cores",
+            who="--threads",
+            got=n_threads,
+            expected=f"1 to {n_cores}",
+            remedy="Kernels that share a core cannot be timed.",
+        )
+    return n_threads or n_cores
+
+
 def ask_for_open_dimensions(
     path: Path, shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]
 ) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
@@ -85,8 +99,3 @@ def ask_for_open_dimensions(
             answer = typer.prompt(f"shape of input {name!r} as AxBxC (open axes: {axes})", err=True)
             shapes[name] = parse_shape(f"{name}={answer}")[1]
     return shapes, dims
-
-
-def many(values: Sequence[str] | None) -> Sequence[str]:
-    """An option that may be repeated, never None."""
-    return values or ()

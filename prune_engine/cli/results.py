@@ -22,6 +22,8 @@ _STOP_REASONS = {
     "exhausted": "every candidate was measured",
     "interrupted": "it was interrupted",
     "nothing_to_tune": "no kernel has anything to choose",
+    "default_failed": "no untuned kernel could be measured",
+    "explorer_failed": "the explorer failed",
 }
 
 

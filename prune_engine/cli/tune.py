@@ -64,6 +64,9 @@ def tune(
             show_default="user data folder",
         ),
     ] = None,
+    plateau: Annotated[
+        int, typer.Option(rich_help_panel=_BUDGET, min=1, help="Close a task after so many trials without gain.")
+    ] = 96,
     seed: Annotated[int, typer.Option(rich_help_panel=_BUDGET, min=0, help="Seed of every random draw.")] = 0,
     batch: Annotated[int, typer.Option(rich_help_panel=_BUDGET, min=1, help="Candidates per batch.")] = 16,
     build_timeout: Annotated[
@@ -117,7 +120,7 @@ def tune(
         parse_bytes,
         parse_dim,
         parse_shape,
-        usable_cores,
+        threads_or_default,
     )
     from prune_engine.config import EngineConfig
     from prune_engine.metaschedule.tune import TuneRequest, tune_model
@@ -126,6 +129,7 @@ def tune(
         n_trials=trials,
         budget_secs=_DEFAULT_SECS if seconds is None and trials is None else seconds,
         batch_size=batch,
+        plateau_trials=plateau,
         seed=seed,
         explorer=explorer,
         verifier=None if verifier == "none" else verifier,
@@ -140,7 +144,7 @@ def tune(
     request = TuneRequest(
         model_path=model,
         out_dir=out or Path("tuned") / model.stem,
-        n_threads=threads or usable_cores(),
+        n_threads=threads_or_default(threads),
         config=config,
         target=target,
         profile=profile,

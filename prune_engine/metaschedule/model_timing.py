@@ -149,7 +149,8 @@ def time_models(
 ) -> ModelComparison:
     """Run the artefacts ``dirs["untuned"]``, ``dirs["tuned"]`` and onnxruntime on the same random inputs.
 
-    All run in one fresh process on ``n_threads`` threads, in turn within every round. There are
+    The artefacts run in one fresh process and onnxruntime in another, in turn within every round, all on
+    ``n_threads`` threads. There are
     ``n_rounds`` rounds, or as many as fit into ``budget_secs``, at least three.
 
     Raises:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,20 @@ from prune_engine.metaschedule.artifact import Artifact, load_artifact
 from prune_engine.metaschedule.model_inputs import random_inputs
 from prune_engine.metaschedule.model_outputs import compare_outputs
 from prune_engine.metaschedule.model_timing import TimingRequest
+from prune_engine.metaschedule.model_timing_reference import NoReferenceError, Reference
+from prune_engine.metaschedule.model_timing_sample import sample
 
 _REFERENCE = "onnxruntime"
 
-#: One sample lasts at least this long, so that the clock and the thread wake-up do not count.
-_MIN_SAMPLE_SECS = 0.005
-_MAX_CALLS = 100
+#: One sample lasts at least this long, so that the clock and the waking of threads do not count.
+_MIN_SAMPLE_SECS = 0.1
+_MAX_CALLS = 1000
 _MIN_ROUNDS = 3
 
-#: Both runtimes let their threads spin for a moment after a call; the next contestant must not share with them.
-_SETTLE_SECS = 0.003
-
 Arrays = dict[str, NDArray[Any]]
+
+#: Times so many calls; seconds per call.
+Sampler = Callable[[int], float]
 
 
 def main(folder: Path) -> None:
@@ -43,11 +45,6 @@ def main(folder: Path) -> None:
 
 
 def _answer(request: TimingRequest, announce: Callable[[str], None]) -> dict[str, Any]:
-    calls: dict[str, Callable[[], object]] = {}
-    outputs: dict[str, list[NDArray[Any]]] = {}
-    # onnxruntime first: its threads must not inherit the processor binding that TVM's pool sets.
-    announce(_REFERENCE)
-    session, problem = _open_session(Path(request.onnx), request.n_threads)
     artifacts: dict[str, Artifact] = {}
     for name, folder in request.artifacts.items():
         announce(name)
@@ -58,25 +55,34 @@ def _answer(request: TimingRequest, announce: Callable[[str], None]) -> dict[str
     metadata = next(iter(artifacts.values())).metadata
     inputs = random_inputs(metadata.inputs, request.seed)
     names = [spec.name for spec in metadata.outputs]
+    samplers: dict[str, Sampler] = {}
+    outputs: dict[str, list[NDArray[Any]]] = {}
     for name, artifact in artifacts.items():
         announce(name)
         try:
             outputs[name] = artifact.run(inputs)
         except ArtifactError as error:
             return {"contestant": name, "error": str(error)}
-        calls[name] = _caller(artifact, inputs)
-    if session is not None:
-        announce(_REFERENCE)
-        try:
-            outputs[_REFERENCE] = session.run(names, inputs)
-            calls[_REFERENCE] = lambda: session.run(names, inputs)
-        except Exception as error:  # noqa: BLE001  # recorded: the comparison then lacks this reference
-            problem = f"onnxruntime cannot run it: {str(error).splitlines()[0][:200]}"
+        samplers[name] = partial(sample, _caller(artifact, inputs))
+    announce(_REFERENCE)
+    reference, problem = _open_reference(request)
+    try:
+        if reference is not None:
+            outputs[_REFERENCE] = reference.run(names, inputs)
+            samplers[_REFERENCE] = reference.sample
+    except NoReferenceError as error:
+        problem = str(error)
     differences = []
-    for reference in (_REFERENCE, "untuned"):
-        if reference in outputs and reference != "tuned":
-            differences += compare_outputs(names, outputs["tuned"], outputs[reference], reference)
-    run_secs = _time(calls, request.n_rounds, request.budget_secs, announce)
+    for other in (_REFERENCE, "untuned"):
+        if other in outputs:
+            differences += compare_outputs(names, outputs["tuned"], outputs[other], other)
+    try:
+        run_secs = _time(samplers, request.n_rounds, request.budget_secs, announce)
+    except NoReferenceError as error:
+        return {"contestant": _REFERENCE, "error": str(error)}
+    finally:
+        if reference is not None:
+            reference.close()
     return {
         "run_secs": run_secs,
         "differences": [difference.as_json() for difference in differences],
@@ -84,21 +90,11 @@ def _answer(request: TimingRequest, announce: Callable[[str], None]) -> dict[str
     }
 
 
-def _open_session(path: Path, n_threads: int) -> tuple[Any, str | None]:
+def _open_reference(request: TimingRequest) -> tuple[Reference | None, str | None]:
     try:
-        import onnxruntime
-    except ImportError:
-        return None, "onnxruntime is not installed"
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = n_threads, 1
-    options.log_severity_level = 4
-    # Its threads may spin within a run, for speed, but not after it: TVM runs then.
-    options.add_session_config_entry("session.force_spinning_stop", "1")
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # noqa: BLE001  # recorded: the comparison then lacks this reference
-        return None, f"onnxruntime cannot load it: {str(error).splitlines()[0][:200]}"
-    return session, None
+        return Reference(Path(request.onnx), request.n_threads), None
+    except NoReferenceError as error:
+        return None, str(error)
 
 
 def _caller(artifact: Artifact, inputs: Arrays) -> Callable[[], object]:
@@ -107,37 +103,28 @@ def _caller(artifact: Artifact, inputs: Arrays) -> Callable[[], object]:
 
 
 def _time(
-    calls: Mapping[str, Callable[[], object]],
+    samplers: Mapping[str, Sampler],
     n_rounds: int,
     budget_secs: float,
     announce: Callable[[str], None],
 ) -> dict[str, list[float]]:
     """Seconds per call of every contestant, one value per round, the rounds interleaved."""
     n_calls, round_secs = {}, 0.0
-    for name, call in calls.items():
+    for name, take_sample in samplers.items():
         announce(name)
-        latency = _sample(call, 1)
+        latency = take_sample(1)
         n_calls[name] = min(_MAX_CALLS, math.ceil(_MIN_SAMPLE_SECS / max(latency, 1e-9)))
         round_secs += latency * (n_calls[name] + 1)
     rounds = min(n_rounds, max(_MIN_ROUNDS, int(budget_secs / max(round_secs, 1e-9))))
-    run_secs: dict[str, list[float]] = {name: [] for name in calls}
-    order = list(calls)
+    run_secs: dict[str, list[float]] = {name: [] for name in samplers}
+    order = list(samplers)
     for _ in range(rounds):
         for name in order:
             announce(name)
-            run_secs[name].append(_sample(calls[name], n_calls[name]))
+            run_secs[name].append(samplers[name](n_calls[name]))
         # Whoever follows the slowest finds the coldest caches: take turns.
         order = order[1:] + order[:1]
     return run_secs
-
-
-def _sample(call: Callable[[], object], n_calls: int) -> float:
-    time.sleep(_SETTLE_SECS)
-    call()
-    started = time.perf_counter()
-    for _ in range(n_calls):
-        call()
-    return (time.perf_counter() - started) / n_calls
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -81,6 +81,8 @@ def tune_model(
     profile = _profile(request, host)
     observer.on_status("starting the compiler")
     target = _target(request)
+    for remark in _thread_remarks(request, target, profile):
+        observer.on_status(f"warning: {remark}")
     store = _open_store(request, host)
     try:
         # Preloads in processes of its own while the model is imported here.
@@ -128,6 +130,18 @@ def _target(request: TuneRequest) -> str:
             remedy="Leave out --target to tune for this machine.",
         )
     return target
+
+
+def _thread_remarks(request: TuneRequest, target: str, profile: HardwareProfile) -> Iterator[str]:
+    """What does not fit the thread count: spaces and rules are made for the target's and profile's cores."""
+    from prune_engine.metaschedule.targets import threads_of
+
+    for owner, n_cores in (
+        ("the target", threads_of(target)),
+        (f"profile {profile.name}", profile.core_count.value if profile.core_count else None),
+    ):
+        if n_cores is not None and n_cores != request.n_threads:
+            yield f"kernels run on {request.n_threads} threads, but {owner} says {n_cores:g} cores"
 
 
 def _profile(request: TuneRequest, host: PluginHost) -> HardwareProfile:

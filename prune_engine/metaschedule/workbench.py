@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Generator, Iterator, Sequence, Set
 
 from prune_engine.candidates import Candidate
 from prune_engine.hardware.host import cpu_model
@@ -15,7 +15,7 @@ from prune_engine.measurement import (
     Measurement,
 )
 from prune_engine.metaschedule.materialise import Materialised, Materialiser, module_to_json
-from prune_engine.metaschedule.measure import BuildJob, JobResult, MeasurePool, MeasureSettings
+from prune_engine.metaschedule.measure import BuildJob, DefaultJob, JobResult, MeasurePool, MeasureSettings
 from prune_engine.space import DesignSpace
 from prune_engine.task import TuningTask
 
@@ -55,12 +55,16 @@ class TvmWorkbench:
         """Generate the task's sketches. Raises SpaceError."""
         return self._materialiser(task).design_space()
 
-    def measure_default(self, task: TuningTask) -> MeasuredCandidate:
-        """Measure the untuned kernel; what it computes is what every candidate must compute."""
-        self._with_reference.add(task.task_id)
-        job = BuildJob(DEFAULT_CANDIDATE, module_to_json(task.mod))
-        result = self._pool.open_task(task.task_id, job, task.arg_shapes, task.arg_dtypes)
-        return MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, result))
+    def measure_defaults(self, tasks: Sequence[TuningTask]) -> Generator[tuple[TuningTask, MeasuredCandidate]]:
+        """Measure untuned kernels; what they compute is what every candidate must compute."""
+        by_id = {task.task_id: task for task in tasks}
+        defaults = (
+            DefaultJob(task.task_id, module_to_json(task.mod), task.arg_shapes, task.arg_dtypes) for task in tasks
+        )
+        for result in self._pool.open_tasks(defaults):
+            task = by_id[result.job_id]
+            self._with_reference.add(task.task_id)
+            yield task, MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, result))
 
     def measure(
         self,
@@ -121,7 +125,8 @@ class TvmWorkbench:
     def _ensure_reference(self, task: TuningTask) -> None:
         """On resume the default's measurement is in the store, but its outputs are not: run it again."""
         if task.task_id not in self._with_reference:
-            self.measure_default(task)
+            for _ in self.measure_defaults([task]):
+                pass
 
     def _materialiser(self, task: TuningTask) -> Materialiser:
         if task.task_id not in self._materialisers:

@@ -8,7 +8,7 @@ import json
 import time
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,11 @@ class FakeWorkbench:
             penalty += weight * _row_penalties(variable)[batch.indices[:, v]]
         floor_secs = batch.space.task.flop_count / self._flop_per_sec
         return floor_secs * (1 + 0.1 * batch.sketch.index) * (1 + penalty)
+
+    def measure_defaults(self, tasks: Sequence[TuningTask]) -> Generator[tuple[TuningTask, MeasuredCandidate]]:
+        """Measure untuned schedules in the order given."""
+        for task in tasks:
+            yield task, self.measure_default(task)
 
     def measure_default(self, task: TuningTask) -> MeasuredCandidate:
         """Measure the untuned schedule, never censored."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -105,6 +106,7 @@ BAD_INPUT = [
     pytest.param(["TINY", "--dim", "batch=8", "--out", "text.onnx/x"], 5, "text.onnx", id="output not writable"),
     pytest.param(["TINY", "--dim", "batch=8", "--store", "text.onnx"], 4, "text.onnx", id="not a store"),
     pytest.param(["TINY", "--memory", "lots"], 2, "--memory", id="malformed size"),
+    pytest.param(["TINY", "--dim", "batch=8", "--threads", "4096"], 2, "usable cores", id="too many threads"),
 ]
 
 
@@ -120,6 +122,41 @@ def test_bad_input(
     assert mentions in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "text.onnx").read_text().startswith("this is no model")  # nothing lost
+
+
+def test_model_without_kernels(cli: Run, tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    graph = helper.make_graph(
+        [helper.make_node("Identity", ["x"], ["y"])],
+        "nothing",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+    )
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tmp_path / "n.onnx"
+    )
+    done = cli("tune", "n.onnx", "--trials", 4)
+    assert done.returncode == 3, done.stderr
+    assert "nothing to tune" in done.stderr
+
+
+def test_store_of_a_newer_version(cli: Run, tiny_model: Path, tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "newer.sqlite3") as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    before = (tmp_path / "newer.sqlite3").read_bytes()
+    done = cli("tune", tiny_model, "--dim", "batch=8", "--trials", 4, "--store", "newer.sqlite3")
+    assert done.returncode == 4, done.stderr
+    assert "9999" in done.stderr
+    assert (tmp_path / "newer.sqlite3").read_bytes() == before
+
+
+def test_threads_unlike_the_target_s_are_warned_of(cli: Run, tiny_model: Path) -> None:
+    target = json.dumps({"kind": "llvm", "num-cores": 64})
+    done = cli("tune", tiny_model, "--dim", "batch=8", "--trials", 1, "--threads", 1, "--target", target)
+    assert "64 cores" in done.stderr
 
 
 def test_run_refuses_what_is_no_artefact(cli: Run, tmp_path: Path) -> None:

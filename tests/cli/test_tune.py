@@ -68,6 +68,30 @@ def test_tune_run_and_resume(cli: Run, tiny_model: Path, tmp_path: Path) -> None
     assert "prune-engine run" in text.stdout
 
 
+def test_two_tuners_share_a_store(tiny_model: Path, tmp_path: Path, environment: dict[str, str]) -> None:
+    """Started at once on one fresh store: both end in order, and no candidate is stored twice."""
+    command = [sys.executable, "-m", "prune_engine.cli", "tune", str(tiny_model), "--dim", "batch=64"]
+    command += ["--store", "store.sqlite3", "--trials", "10", "--json"]
+    tuners = [
+        subprocess.Popen(
+            [*command, "--out", f"out{number}", "--seed", str(number)],
+            cwd=tmp_path,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(2)
+    ]
+    outputs = [tuner.communicate(timeout=240) for tuner in tuners]
+    assert [tuner.returncode for tuner in tuners] == [0, 0], outputs
+    rows = measured(tmp_path / "store.sqlite3")
+    assert len(rows) == len(set(rows))
+    n_stored = sum(candidate != "default" for _, candidate in rows)
+    n_new = [json.loads(out)["n_new_measurements"] for out, _ in outputs]
+    assert n_stored >= max(n_new) > 0
+
+
 def start(model: Path, tmp_path: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [

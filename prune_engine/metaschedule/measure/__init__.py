@@ -14,9 +14,18 @@ repeated once and flagged if it was disturbed again. Kernels run on ``n_threads`
 processors.
 """
 
-from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, Job, JobResult
+from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, DefaultJob, Job, JobResult
 from prune_engine.metaschedule.measure.pool import MeasurePool
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.timing import TimingPlan
 
-__all__ = ["ArtifactJob", "BuildJob", "Job", "JobResult", "MeasurePool", "MeasureSettings", "TimingPlan"]
+__all__ = [
+    "ArtifactJob",
+    "BuildJob",
+    "DefaultJob",
+    "Job",
+    "JobResult",
+    "MeasurePool",
+    "MeasureSettings",
+    "TimingPlan",
+]

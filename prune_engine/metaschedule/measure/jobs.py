@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prune_engine.measurement import MeasureError
@@ -25,6 +26,19 @@ class ArtifactJob:
 
     job_id: str
     path: str
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultJob:
+    """A task's untuned schedule: what it computes is the reference of the task ``task_id``.
+
+    ``main`` of the module takes one buffer per shape and dtype.
+    """
+
+    task_id: str
+    module_json: str
+    arg_shapes: Sequence[Sequence[int]]
+    arg_dtypes: Sequence[str]
 
 
 Job = BuildJob | ArtifactJob

@@ -12,7 +12,7 @@ from typing import TypeVar
 from prune_engine.errors import MeasureServerError
 from prune_engine.measurement import MeasureError, MeasureErrorKind
 from prune_engine.metaschedule.measure.client import ServerClient, ServerDiedError
-from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, Job, JobResult
+from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, DefaultJob, Job, JobResult
 from prune_engine.metaschedule.measure.protocol import Order, RunMode, kept_library
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.tempdirs import PoolFolder, create_pool_folder
@@ -93,21 +93,37 @@ class MeasurePool:
         arg_shapes: Sequence[Sequence[int]],
         arg_dtypes: Sequence[str],
     ) -> JobResult:
-        """Build and run a task's default schedule; its outputs become the reference of the task.
+        """Build and run one task's default schedule, given as any job; as ``open_tasks``."""
+        self._register(task_id, arg_shapes, arg_dtypes)
+        batch = self._new_batch()
+        (result,) = self._drive(batch, iter([self._order(batch, task_id, job, RunMode.REFERENCE)]), 1)
+        return result
 
-        The job's ``main`` takes one buffer per shape and dtype. Raises MeasureServerError.
+    def open_tasks(self, defaults: Iterable[DefaultJob]) -> Iterator[JobResult]:
+        """Build and run tasks' default schedules, yielding each when it is there; builds overlap with runs.
+
+        Their outputs become the references of the tasks. The results' ``job_id`` is the task's id. Closing
+        the iterator drops what is under way. Raises MeasureServerError.
         """
-        name = hashlib.blake2b(task_id.encode(), digest_size=12).hexdigest()
+        batch = self._new_batch()
+
+        def orders() -> Iterator[Order]:
+            for default in defaults:
+                self._register(default.task_id, default.arg_shapes, default.arg_dtypes)
+                job = BuildJob(default.task_id, default.module_json)
+                yield self._order(batch, default.task_id, job, RunMode.REFERENCE)
+
+        yield from self._drive(batch, orders(), self._settings.n_builders + _N_AHEAD)
+
+    def _register(self, task_id: str, arg_shapes: Sequence[Sequence[int]], arg_dtypes: Sequence[str]) -> None:
         self.start()
         assert self._folder is not None
+        name = hashlib.blake2b(task_id.encode(), digest_size=12).hexdigest()
         self._tasks[task_id] = _Task(
             str(self._folder.path / "tasks" / name),
             tuple(tuple(int(extent) for extent in shape) for shape in arg_shapes),
             tuple(arg_dtypes),
         )
-        batch = self._new_batch()
-        (result,) = self._drive(batch, iter([self._order(batch, task_id, job, RunMode.REFERENCE)]), 1)
-        return result
 
     def measure(self, task_id: str, jobs: Iterable[Job], incumbent_secs: float | None) -> Iterator[JobResult]:
         """Build and run jobs, yielding each result when it is there; ``jobs`` is consumed as needed.
