@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.errors import PluginContractError
 from prune_engine.space import DesignSpace, Int32Array, Sketch
+from prune_engine.symbols.table import Column, compute_column
 
 Decision = tuple[int, ...]
 
@@ -33,6 +35,7 @@ class CandidateBatch:
     space: DesignSpace = field(repr=False)
     sketch: Sketch = field(repr=False)
     indices: Int32Array
+    _symbols: dict[str, Column] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         shape = (len(self.indices), len(self.sketch.variables))
@@ -51,9 +54,32 @@ class CandidateBatch:
         """The candidates at ``rows`` (positions or a mask)."""
         return CandidateBatch(self.space, self.sketch, np.ascontiguousarray(self.indices[rows]))
 
+    def is_allowed(self) -> NDArray[np.bool_]:
+        """Which candidates hold only rows that the sketch still allows, bool (n,)."""
+        keep = np.ones(len(self), dtype=np.bool_)
+        for v, variable in enumerate(self.sketch.variables):
+            keep &= np.isin(self.indices[:, v], variable.rows)
+        return keep
+
     def column(self, variable: int) -> Int32Array:
         """The decisions of one variable, int32 (n, p)."""
         return self.sketch.variables[variable].table[self.indices[:, variable]]
+
+    def symbol(self, name: str) -> Column:
+        """A symbol's column, float64 or int64 (n,), read-only: computed once per batch, when first asked for.
+
+        Raises PluginContractError for a name that nobody registered, or a column of the wrong form.
+        """
+        if name not in self._symbols:
+            definition = self.space.symbols.get(name)
+            if definition is None:
+                raise PluginContractError(
+                    "no such symbol",
+                    who=f"symbol {name!r}",
+                    expected="one of: " + (", ".join(sorted(self.space.symbols)) or "(none is registered)"),
+                )
+            self._symbols[name] = compute_column(definition, self)
+        return self._symbols[name]
 
     def decision_matrix(self) -> Int32Array:
         """All decisions side by side, int32 (n, sum of the tables' widths)."""

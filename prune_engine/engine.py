@@ -6,15 +6,17 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 
 from prune_engine import __version__, contracts
 from prune_engine.budget import Budget
-from prune_engine.candidates import Candidate, CandidateBatch
+from prune_engine.candidates import Candidate, CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.errors import PluginContractError, SpaceError
+from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
@@ -23,6 +25,7 @@ from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
 from prune_engine.scheduler import GradientScheduler
+from prune_engine.space import DesignSpace
 from prune_engine.store.base import Store
 from prune_engine.strategies import Explorer, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
@@ -112,6 +115,29 @@ class Engine:
         self._store.finish_run(self._run_id)
         return run_result(states, reason, self._run_id, self._budget.elapsed_secs)
 
+    def prune(self, space: DesignSpace, batches: Sequence[CandidateBatch], k: int) -> PruneResult:
+        """Stages 1 to 5 on anyone's candidates of a space: at most ``k`` worth measuring, and every verdict.
+
+        Nothing is measured or stored. Candidates outside what the rules leave of the space are dropped.
+        """
+        restricted, verdicts = self._pipeline.restrict(replace(space, symbols=self._strategies.symbols))
+        inside = [CandidateBatch(restricted, restricted.sketches[b.sketch.index], b.indices) for b in batches]
+        inside = [batch.take(batch.is_allowed()) for batch in inside]
+        result = self._pipeline.run(inside, [], k, SeenRows(), self._rng)
+        return replace(result, verdicts=(*verdicts, *result.verdicts))
+
+    def explain(self, task: TuningTask, candidate_id: str | None = None) -> list[str]:
+        """What became of a candidate, or with None of all of a task's, in sentences; plugins may add some."""
+        trail = self._store.verdicts(task.task_id, candidate_id)
+        sentences = explain_verdicts(task, trail)
+        if candidate_id is not None:
+            stored = self._store.candidates(
+                task.task_id, self._workbench.device_name(), self._workbench.n_threads()
+            )
+            sentences += [explain_measurement(row) for row in stored if row.candidate_id == candidate_id]
+        added = self._host.collect("explain_candidate", task=task, trail=trail)
+        return sentences + [str(sentence) for _, sentence in added]
+
     def _start_run(self, tasks: Sequence[TuningTask]) -> None:
         manifest = {
             "prune_engine": __version__,
@@ -163,7 +189,7 @@ class Engine:
         if not space.has_choices:
             state.stop_reason = "nothing_to_tune"
             return
-        space, verdicts = self._pipeline.restrict(space)
+        space, verdicts = self._pipeline.restrict(replace(space, symbols=self._strategies.symbols))
         state.space = space
         if verdicts:
             self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)

@@ -12,11 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.task import TuningTask
+
+if TYPE_CHECKING:
+    from prune_engine.symbols.table import SymbolDef
 
 Int32Array = NDArray[np.int32]
 BoolArray = NDArray[np.bool_]
@@ -110,10 +114,11 @@ class SpaceRestriction:
 
 @dataclass(frozen=True, slots=True)
 class DesignSpace:
-    """All sketches of a task."""
+    """All sketches of a task, and the symbols that can be asked of its batches, by name."""
 
     task: TuningTask
     sketches: tuple[Sketch, ...]
+    symbols: Mapping[str, SymbolDef] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:

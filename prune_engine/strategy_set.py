@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from prune_engine.config import EngineConfig
-from prune_engine.errors import ConfigError
+from prune_engine.errors import ConfigError, PluginError
 from prune_engine.plugins import PluginHost
 from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Strategy, Verifier
+from prune_engine.symbols.table import SymbolDef, symbol_table
 
 S = TypeVar("S", bound=Strategy)
 
@@ -24,6 +25,7 @@ class Strategies:
     verifier: Verifier | None
     selector: Selector
     transfers: tuple[ScheduleTransfer, ...]
+    symbols: Mapping[str, SymbolDef]
     owners: Mapping[str, str]
 
 
@@ -60,8 +62,23 @@ def load_strategies(host: PluginHost, config: EngineConfig) -> Strategies:
         verifier=_named(verifiers, config.verifier, "verifier") if config.verifier else None,
         selector=_named(selectors, config.selector, "selector"),
         transfers=tuple(sorted(transfers, key=lambda t: (t.order, t.name))),
+        symbols=_symbols(host, config),
         owners=owners,
     )
+
+
+def _symbols(host: PluginHost, config: EngineConfig) -> Mapping[str, SymbolDef]:
+    """All symbols by name. Of two of one name the second plugin's is left out, or PluginError if strict."""
+    table: dict[str, SymbolDef] = {}
+    for plugin, item in host.collect("register_symbols", config=config):
+        definition = cast(SymbolDef, item)
+        try:
+            table = {**symbol_table([*table.values(), definition])}
+        except PluginError as error:
+            if config.strict:
+                raise
+            host.fail(plugin, str(error))
+    return table
 
 
 def _named(strategies: Sequence[S], name: str, option: str) -> S:

@@ -78,9 +78,9 @@ def tune_model(
     _check_writable(request.out_dir)
     host = PluginHost(request.config)
     host.load()
-    profile = _profile(request, host)
     observer.on_status("starting the compiler")
     target = _target(request)
+    profile = _profile(request, host, target)
     for remark in _thread_remarks(request, target, profile):
         observer.on_status(f"warning: {remark}")
     store = _open_store(request, host)
@@ -144,11 +144,15 @@ def _thread_remarks(request: TuneRequest, target: str, profile: HardwareProfile)
             yield f"kernels run on {request.n_threads} threads, but {owner} says {n_cores:g} cores"
 
 
-def _profile(request: TuneRequest, host: PluginHost) -> HardwareProfile:
+def _profile(request: TuneRequest, host: PluginHost, target: str) -> HardwareProfile:
     from prune_engine.hardware.schema import HardwareProfile
 
     collected = host.collect("register_hardware_profiles")
     registry = ProfileRegistry([(name, item) for name, item in collected if isinstance(item, HardwareProfile)])
+    if request.profile == "auto":
+        chosen = host.first("resolve_hardware_profile", target=target, profiles=registry.profiles())
+        if isinstance(chosen, HardwareProfile):
+            return chosen
     return registry.resolve(request.profile, n_threads=request.n_threads)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prune_engine.candidates import CandidateBatch
-from prune_engine.errors import PluginError
+from prune_engine.errors import PluginContractError, PluginError
+
+if TYPE_CHECKING:
+    from prune_engine.candidates import CandidateBatch
 
 #: Changes whenever a symbol changes its meaning; model files and library rows carry it.
 SYMBOLS_VERSION = 1
@@ -44,3 +47,21 @@ def symbol_table(definitions: Iterable[SymbolDef]) -> Mapping[str, SymbolDef]:
             )
         table[definition.name] = definition
     return table
+
+
+def compute_column(definition: SymbolDef, batch: CandidateBatch) -> Column:
+    """A symbol's column over a batch, read-only. Raises PluginContractError for a wrong shape or dtype."""
+    column = definition.compute(batch)
+    n = len(batch)
+    if not isinstance(column, np.ndarray) or column.shape != (n,) or column.dtype not in (np.float64, np.int64):
+        got = f"{column.dtype} {column.shape}" if isinstance(column, np.ndarray) else type(column).__name__
+        raise PluginContractError(
+            "a column broke its contract",
+            who=f"symbol {definition.name}",
+            got=got,
+            expected=f"float64 or int64 ({n},)",
+            remedy="Report it to the author of the plugin that registers it.",
+        )
+    column = column.view()
+    column.flags.writeable = False
+    return column
