@@ -62,6 +62,6 @@ def compute_column(definition: SymbolDef, batch: CandidateBatch) -> Column:
             expected=f"float64 or int64 ({n},)",
             remedy="Report it to the author of the plugin that registers it.",
         )
-    column = column.view()
-    column.flags.writeable = False
-    return column
+    view: Column = column.view()
+    view.flags.writeable = False
+    return view
