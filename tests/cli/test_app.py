@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -143,9 +144,12 @@ def test_model_without_kernels(cli: Run, tmp_path: Path) -> None:
 
 
 def test_store_of_a_newer_version(cli: Run, tiny_model: Path, tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "newer.sqlite3") as connection:
-        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
-        connection.execute("INSERT INTO alembic_version VALUES ('9999')")
+    from prune_engine.store import open_store
+    from prune_engine.store.schema import VERSION_TABLE
+
+    open_store(str(tmp_path / "newer.sqlite3")).close()
+    with closing(sqlite3.connect(tmp_path / "newer.sqlite3")) as connection, connection:
+        connection.execute(f"UPDATE {VERSION_TABLE} SET version_num = '9999'")
     before = (tmp_path / "newer.sqlite3").read_bytes()
     done = cli("tune", tiny_model, "--dim", "batch=8", "--trials", 4, "--store", "newer.sqlite3")
     assert done.returncode == 4, done.stderr
