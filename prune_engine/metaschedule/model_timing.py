@@ -186,7 +186,8 @@ def time_models(
 def _ask_worker(request: TimingRequest, folder: Path, timeout_secs: float) -> dict[str, Any]:
     (folder / "request.json").write_text(json.dumps(asdict(request)))
     command = [sys.executable, "-m", _WORKER, str(folder)]
-    env = {**os.environ, "TVM_NUM_THREADS": str(request.n_threads)}
+    # Its temporary files go where they are removed even if it crashes.
+    env = {**os.environ, "TVM_NUM_THREADS": str(request.n_threads), "TMPDIR": str(folder)}
     try:
         # In a session of its own: Ctrl-C is for the engine, which ends in order.
         done = subprocess.run(

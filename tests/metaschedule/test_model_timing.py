@@ -80,13 +80,18 @@ def test_an_artefact_that_cannot_be_loaded_is_named(dirs, conv_model, tmp_path):
         ("for (;;) pause();", "tuned: the model did not finish.*no answer in 6 s"),
     ],
 )
-def test_an_artefact_that_crashes_or_hangs_is_named(dirs, conv_model, tmp_path, body, says):
-    """A library that misbehaves as soon as it is loaded stands for a kernel that does."""
+def test_an_artefact_that_crashes_or_hangs_is_named(dirs, conv_model, tmp_path, monkeypatch, body, says):
+    """A library that misbehaves as soon as it is loaded stands for a kernel that does. It leaves no file."""
     import shutil
     import subprocess
+    import tempfile
 
     from prune_engine.metaschedule.artifact_files import file_digest
 
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", None)  # forget the folder chosen before
     bad = tmp_path / "bad"
     shutil.copytree(dirs["tuned"], bad)
     (tmp_path / "bad.c").write_text(
@@ -98,6 +103,7 @@ def test_an_artefact_that_crashes_or_hangs_is_named(dirs, conv_model, tmp_path, 
     (bad / "metadata.json").write_text(json.dumps(metadata))
     with pytest.raises(ArtifactError, match=says):
         time_models({**dirs, "tuned": bad}, conv_model, n_threads=2, seed=0, timeout_secs=6)
+    assert list(scratch.iterdir()) == []
 
 
 def _comparison(untuned, tuned, **fields):
