@@ -144,7 +144,10 @@ def test_no_kernel_is_timed_while_the_pool_s_process_works(pool, kernels, tmp_pa
 
     (result,) = pool.measure(kernels.task, jobs(), None)
     assert result.error is None
-    assert {_pid_state_parent(line)[1] for line in (tmp_path / "seen").read_text().splitlines()} == {"S"}
+    states = [_pid_state_parent(line)[1] for line in (tmp_path / "seen").read_text().splitlines()]
+    # On a busy machine the first call may come between the pool's last word and its going to sleep.
+    assert len(states) > 3
+    assert set(states[1:]) == {"S"}
 
 
 def _pid_state_parent(line):
