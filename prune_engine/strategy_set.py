@@ -90,5 +90,6 @@ def _named(strategies: Sequence[S], name: str, option: str) -> S:
         who=option,
         got=repr(name),
         expected="one of: " + (", ".join(sorted(s.name for s in strategies)) or "(none is registered)"),
-        remedy="`prune-engine plugins` lists what is loaded and why something is not.",
+        remedy="`prune-engine plugins` lists what is loaded and why something is not. "
+        + ("Or do without: --verifier none." if option == "verifier" else f"Or choose another by --{option}."),
     )

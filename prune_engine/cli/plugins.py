@@ -4,9 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from prune_engine.config import EngineConfig
+    from prune_engine.plugins import PluginHost
+
+_STRATEGY_HOOKS = (
+    "register_rules",
+    "register_explorers",
+    "register_draft_scorers",
+    "register_verifiers",
+    "register_selectors",
+    "register_transfers",
+)
 
 
 def plugins(
@@ -18,15 +31,11 @@ def plugins(
     """List plugins with version, hooks and status."""
     from prune_engine.config import EngineConfig
     from prune_engine.plugins import PluginHost
-    from prune_engine.strategy_set import load_strategies
 
     config = EngineConfig.of(blocked_plugins=tuple(block or ()), plugin_files=tuple(plugin or ()), strict=strict)
     host = PluginHost(config)
     host.load()
-    owners = load_strategies(host, config).owners
-    strategies_of = {
-        record.name: sorted(s for s, owner in owners.items() if owner == record.name) for record in host.records
-    }
+    strategies_of = _strategies_of(host, config)
     rows = [
         {
             "name": record.name,
@@ -35,23 +44,34 @@ def plugins(
             "status": record.status.value,
             "detail": record.detail,
             "hooks": list(record.hooks),
-            "strategies": strategies_of[record.name],
+            "strategies": strategies_of.get(record.name, []),
         }
         for record in host.records
     ]
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    from rich.console import Console
     from rich.table import Table
 
-    table = Table("plugin", "version", "status", "hooks", "strategies", title=None, box=None, pad_edge=False)
+    from prune_engine.cli.console import result_console
+
+    console = result_console()
+    table = Table("plugin", "version", "status", "hooks", "strategies", box=None, pad_edge=False)
     for record in host.records:
-        table.add_row(
-            record.name,
-            record.version or "-",
-            record.summary,
-            ", ".join(record.hooks),
-            ", ".join(strategies_of[record.name]),
-        )
-    Console().print(table)
+        strategies = ", ".join(strategies_of.get(record.name, []))
+        table.add_row(record.name, record.version or "-", record.status.value, ", ".join(record.hooks), strategies)
+    console.print(table)
+    for record in host.records:
+        if record.detail:
+            console.print(f"{record.name}: {record.detail}", markup=False, soft_wrap=True)
+    for name in sorted(set(config.blocked_plugins) - {record.name for record in host.records}):
+        console.print(f"{name}: no plugin of this name, so there is nothing to block", markup=False)
+
+
+def _strategies_of(host: PluginHost, config: EngineConfig) -> dict[str, list[str]]:
+    """Names of the strategies that each plugin registers, whatever the options would choose."""
+    found: dict[str, list[str]] = {}
+    for hook in _STRATEGY_HOOKS:
+        for plugin, strategy in host.collect(hook, config=config):
+            found.setdefault(plugin, []).append(str(getattr(strategy, "name", strategy)))
+    return {plugin: sorted(names) for plugin, names in found.items()}

@@ -67,6 +67,21 @@ def test_blocked_and_failing_plugins_are_listed(cli: Run, tmp_path: Path) -> Non
     assert cli("plugins", "--plugin", "broken.py", "--strict").returncode == 1
 
 
+def test_a_blocked_plugin_is_listed_as_such(cli: Run) -> None:
+    done = cli("plugins", "--json", "--block", "lightgbm")
+    assert done.returncode == 0, done.stderr
+    (row,) = [row for row in json.loads(done.stdout) if row["name"] == "lightgbm"]
+    assert row["status"] == "blocked"
+    assert row["strategies"] == []
+    assert "nothing to block" in cli("plugins", "--block", "nope").stdout
+
+
+def test_without_its_plugin_a_verifier_can_be_left_out(cli: Run, tiny_model: Path) -> None:
+    done = cli("tune", tiny_model, "--dim", "batch=8", "--trials", 1, "--block", "lightgbm")
+    assert done.returncode == 2
+    assert "--verifier none" in done.stderr
+
+
 def test_plugin_adds_a_verb(cli: Run, tmp_path: Path) -> None:
     """Plugins' verbs are looked up when the verb is not one of ours."""
     site = tmp_path / "site"
