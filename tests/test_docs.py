@@ -29,10 +29,35 @@ def blocks(language: str) -> list[tuple[str, str]]:
     ]
 
 
+@pytest.fixture(scope="session")
+def folder_with_a_tuned_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `prune-engine tune model.onnx` has been run, as the pages assume."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    folder = tmp_path_factory.mktemp("docs")
+    graph = helper.make_graph(
+        [helper.make_node("Softmax", ["x"], ["y"])],
+        "model",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 64])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [16, 64])],
+    )
+    opset = helper.make_opsetid("", 17)
+    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), folder / "model.onnx")
+    command = [sys.executable, "-m", "prune_engine.cli", "tune", "model.onnx", "--trials", "4", "--quiet"]
+    subprocess.run([*command, "--store", "store.sqlite3"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    return folder
+
+
 @pytest.mark.parametrize(("place", "code"), blocks("python"))
-def test_python_block_runs(place: str, code: str, tmp_path: Path) -> None:
+def test_python_block_runs(place: str, code: str, folder_with_a_tuned_model: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        cwd=folder_with_a_tuned_model,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, f"{place}: {done.stderr}"
 
