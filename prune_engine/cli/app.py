@@ -12,13 +12,18 @@ import typer
 
 from prune_engine import __version__
 from prune_engine.cli import plugins, run, tune
+from prune_engine.cli.streams import open_closed_streams
 from prune_engine.errors import PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
 
+#: What shells give a program that Ctrl-C ended.
+_INTERRUPTED = 130
+
 
 def main() -> None:
     """Run the command line; a PruneEngineError becomes one message on stderr and its exit code."""
+    open_closed_streams()
     arguments = sys.argv[1:]
     try:
         app = make_app()
@@ -29,6 +34,8 @@ def main() -> None:
     except PruneEngineError as error:
         _print_error(str(error))
         sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         # The reader of our output went away; there is nobody left to tell.
         sys.stderr.close()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import time
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prune_engine.cli.streams import writing_to_stdout
 from prune_engine.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:
@@ -29,7 +32,6 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Run a tuned model, time it and show what comes out."""
-    import numpy as np
 
     from prune_engine.metaschedule.artifact import load_artifact
 
@@ -44,11 +46,7 @@ def run(
         secs.append(time.perf_counter() - started)
     named = dict(zip((spec.name for spec in artifact.metadata.outputs), outputs, strict=True))
     if output is not None:
-        try:
-            with output.open("wb") as file:
-                np.savez(file, allow_pickle=False, **named)
-        except OSError as error:
-            raise OutputError(f"cannot be written ({error.strerror})", who=str(output)) from error
+        _write_npz(output, named)
     record = {
         "model": artifact.metadata.model_name,
         "n_threads": artifact.metadata.n_threads,
@@ -57,13 +55,37 @@ def run(
         "min_secs": min(secs),
         "max_secs": max(secs),
         "outputs": {
-            name: {"shape": list(a.shape), "dtype": str(a.dtype), **_range(a)} for name, a in named.items()
+            # JSON has no word for NaN and infinity.
+            name: {
+                "shape": list(a.shape),
+                "dtype": str(a.dtype),
+                **{key: v if math.isfinite(v) else None for key, v in _range(a).items()},
+            }
+            for name, a in named.items()
         },
     }
-    if as_json:
-        typer.echo(json.dumps(record))
-    else:
-        _print(record, named)
+    with writing_to_stdout("Redirect it to a place with room."):
+        if as_json:
+            typer.echo(json.dumps(record))
+        else:
+            _print(record, named)
+
+
+def _write_npz(path: Path, named: Mapping[str, Any]) -> None:
+    """As ``np.savez``, whose own parameters are names that an output cannot have."""
+    import numpy as np
+
+    try:
+        with path.open("wb") as file, zipfile.ZipFile(file, "w", allowZip64=True) as archive:
+            for name, array in named.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
+    except OSError as error:
+        raise OutputError(
+            f"cannot be written ({error.strerror})",
+            who=str(path),
+            remedy="Name a file in a folder that you can write to, on a disk with room.",
+        ) from error
 
 
 def _inputs(artifact: Artifact, given: list[str], seed: int) -> Mapping[str, Any]:
@@ -71,25 +93,34 @@ def _inputs(artifact: Artifact, given: list[str], seed: int) -> Mapping[str, Any
 
     arrays = dict(random_inputs(artifact.metadata.inputs, seed))
     for text in given:
-        name, separator, file = text.partition("=")
-        if not separator or name not in arrays:
+        # Names may contain the sign themselves.
+        name = max((known for known in arrays if text.startswith(f"{known}=")), key=len, default=None)
+        if name is None:
             raise ConfigError(
-                "no such input" if separator else "cannot be read",
+                "no such input" if "=" in text else "cannot be read",
                 who="--input",
                 got=repr(text),
-                expected=f"NAME=FILE.npy with one of: {', '.join(arrays)}",
+                expected=f"NAME=FILE.npy with one of: {', '.join(arrays) or 'none, the model has no inputs'}",
             )
-        arrays[name] = _load(Path(file))
+        arrays[name] = _load(Path(text.removeprefix(f"{name}=")))
     return arrays
 
 
 def _load(path: Path) -> Any:
     import numpy as np
 
+    expected = "one array, as numpy.save writes it"
     try:
-        return np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise ConfigError("not a readable .npy file", who=str(path), got=str(error).splitlines()[0]) from error
+        with path.open("rb") as file:
+            return np.lib.format.read_array(file, allow_pickle=False)
+    except OSError as error:
+        raise ConfigError(
+            "the input file cannot be read", who=str(path), got=error.strerror or str(error), expected=expected
+        ) from error
+    except (ValueError, EOFError) as error:
+        is_npz = zipfile.is_zipfile(path)
+        got = "an .npz archive" if is_npz else (str(error).splitlines() or [type(error).__name__])[0]
+        raise ConfigError("not a readable .npy file", who=str(path), got=got, expected=expected) from error
 
 
 def _range(array: Any) -> dict[str, float]:
@@ -99,15 +130,15 @@ def _range(array: Any) -> dict[str, float]:
 
 
 def _print(record: Mapping[str, Any], named: Mapping[str, Any]) -> None:
-    from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    from prune_engine.cli.console import result_console
+
+    console = result_console()
     console.print(
         f"{record['model']}: median {record['median_secs'] * 1e3:.3f} ms over {record['n_calls']} calls "
         f"(min {record['min_secs'] * 1e3:.3f}, max {record['max_secs'] * 1e3:.3f}), "
         f"{record['n_threads']} threads",
-        highlight=False,
     )
     table = Table("output", "shape", "dtype", "min", "max", "mean", box=None, pad_edge=False)
     for name, array in named.items():

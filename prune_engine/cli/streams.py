@@ -1,0 +1,46 @@
+"""Standard streams that are closed, full, or not there at all."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from prune_engine.errors import OutputError
+
+
+def open_closed_streams() -> None:
+    """Give this process the standard streams that whoever started it closed (``>&-``): they lead nowhere.
+
+    The next file to be opened would otherwise get the descriptor of stderr, and compilers write there.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            descriptor = os.open(os.devnull, os.O_RDWR)
+            if descriptor != number:
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+        stream = Path(os.devnull).open("r" if number == 0 else "w")  # noqa: SIM115  # for as long as the process lives
+        setattr(sys, name, stream)
+
+
+@contextmanager
+def writing_to_stdout(remedy: str) -> Iterator[None]:
+    """Turn a failed write (a full disk behind a redirection) into an OutputError; a closed pipe stays one."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # Python would try to write the rest once more when it ends.
+        sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
+        raise OutputError(
+            "cannot be written", who="standard output", got=error.strerror or str(error), remedy=remedy
+        ) from error
