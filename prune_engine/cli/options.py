@@ -5,14 +5,20 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from prune_engine.errors import ConfigError
+from prune_engine.metaschedule.onnx_shapes import MAX_SIZE
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.onnx_shapes import OpenDimension
+
+T = TypeVar("T")
+
+#: More than any machine has, and few enough for the kernel's counters.
+_MAX_BYTES = 2**60
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -22,14 +28,14 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
     name, separator, shape = text.rpartition("=")
     try:
         sizes = () if shape == "scalar" else tuple(int(size) for size in shape.lower().split("x"))
-        if not separator or not name or any(size < 1 for size in sizes):
+        if not separator or not name or not all(1 <= size <= MAX_SIZE for size in sizes):
             raise ValueError(text)
     except ValueError as error:
         raise ConfigError(
             "cannot be read",
             who="--shape",
-            got=repr(text),
-            expected="NAME=AxBxC with sizes >= 1, as in x=1x3x224x224",
+            got=_quoted(text),
+            expected=f"NAME=AxBxC with sizes from 1 to {MAX_SIZE}, as in x=1x3x224x224",
         ) from error
     return name, sizes
 
@@ -37,18 +43,28 @@ def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
 def parse_dim(text: str) -> tuple[str, int]:
     """Read ``batch=1``. Raises ConfigError."""
     name, separator, size = text.rpartition("=")
-    if not separator or not name or not size.isdecimal() or int(size) < 1:
-        raise ConfigError("cannot be read", who="--dim", got=repr(text), expected="NAME=SIZE, as in batch=1")
+    # Not more digits than Python reads at once.
+    if not (separator and name and size.isdecimal() and len(size) < 20 and 1 <= int(size) <= MAX_SIZE):
+        raise ConfigError(
+            "cannot be read",
+            who="--dim",
+            got=_quoted(text),
+            expected=f"NAME=SIZE with a size from 1 to {MAX_SIZE}, as in batch=1",
+        )
     return name, int(size)
 
 
 def parse_bytes(text: str, option: str) -> int:
     """Read ``8G``, ``512MiB`` or ``1000000`` (binary units). Raises ConfigError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
-    if size < 1:
-        raise ConfigError("cannot be read", who=option, got=repr(text), expected="a size such as 8G or 512M")
-    return size
+    size = float(match[1]) * _UNITS[match[2].upper()] if match else 0
+    if not 1 <= size <= _MAX_BYTES:
+        raise ConfigError("cannot be read", who=option, got=_quoted(text), expected="a size such as 8G or 512M")
+    return int(size)
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def usable_cores() -> int:
@@ -81,8 +97,6 @@ def ask_for_open_dimensions(
     shapes, dims = dict(shapes), dict(dims)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return shapes, dims
-    import typer
-
     from prune_engine.metaschedule.importers import open_dimensions
 
     by_input: dict[str, list[OpenDimension]] = {}
@@ -93,9 +107,22 @@ def ask_for_open_dimensions(
             for dim in still_open:
                 if dim.symbol and dim.symbol not in dims:
                     label = f"size of {dim.symbol!r} (input {name!r}, axis {dim.axis})"
-                    dims[dim.symbol] = typer.prompt(label, default=dim.suggestion, type=int, err=True)
+                    suggestion = None if dim.suggestion is None else str(dim.suggestion)
+                    dims[dim.symbol] = _asked(label, dim.symbol, parse_dim, suggestion)
         else:
             axes = ", ".join(str(dim.axis) for dim in still_open if dim.axis is not None) or "all"
-            answer = typer.prompt(f"shape of input {name!r} as AxBxC (open axes: {axes})", err=True)
-            shapes[name] = parse_shape(f"{name}={answer}")[1]
+            label = f"shape of input {name!r} as AxBxC (open axes: {axes})"
+            shapes[name] = _asked(label, name, parse_shape)
     return shapes, dims
+
+
+def _asked(label: str, name: str, parse: Callable[[str], tuple[str, T]], suggestion: str | None = None) -> T:
+    """Ask until the answer can be read."""
+    import typer
+
+    while True:
+        answer = typer.prompt(label, default=suggestion, err=True)
+        try:
+            return parse(f"{name}={answer.strip()}")[1]
+        except ConfigError as error:
+            typer.echo(f"{answer!r} will not do: expected {error.expected}", err=True)

@@ -9,6 +9,9 @@ from typing import Any
 
 from prune_engine.errors import ConfigError, ModelImportError
 
+#: Larger dimensions overflow the 32 bits that kernels count in.
+MAX_SIZE = 2**31 - 1
+
 #: Names exporters write where they do not know a dimension: they name nothing.
 _NAMELESS = ("", "?", "-1", "None", "none", "unk")
 
@@ -166,8 +169,9 @@ def _refuse_unknown(given: Iterable[str], existing: list[str], what: str, option
 
 
 def _check_size(size: int, who: str, path: Path) -> None:
-    if size < 1:
-        raise ConfigError("a dimension is too small", who=f"{who} for {path}", got=size, expected=">= 1")
+    if not 1 <= size <= MAX_SIZE:
+        problem = f"a dimension is too {'small' if size < 1 else 'large'}"
+        raise ConfigError(problem, who=f"{who} for {path}", got=size, expected=f"1 to {MAX_SIZE}")
 
 
 def _shape_of(
