@@ -8,7 +8,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import numpy as np
 
 from prune_engine.errors import ArtifactError, NumericsError
 from prune_engine.metaschedule.importers import ImportedModel
+from prune_engine.metaschedule.measure.tempdirs import scratch_folder
 from prune_engine.metaschedule.model_outputs import OutputDifference
 
 _WORKER = "prune_engine.metaschedule.model_timing_worker"
@@ -156,8 +156,8 @@ def time_models(
     Raises:
         ArtifactError: an artefact cannot be loaded, crashed, or did not end within ``timeout_secs``.
     """
-    with tempfile.TemporaryDirectory(prefix="prune-engine-") as folder:
-        onnx = Path(folder) / "reference.onnx"
+    with scratch_folder() as folder:
+        onnx = folder / "reference.onnx"
         onnx.write_bytes(model.onnx_bytes)
         request = TimingRequest(
             {name: str(Path(path).resolve()) for name, path in dirs.items()},
@@ -167,7 +167,7 @@ def time_models(
             n_rounds,
             budget_secs,
         )
-        answer = _ask_worker(request, Path(folder), timeout_secs)
+        answer = _ask_worker(request, folder, timeout_secs)
     if "error" in answer:
         raise ArtifactError(
             "the model cannot be timed",

@@ -15,6 +15,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from prune_engine.metaschedule.measure.linux import die_with_parent
 from prune_engine.metaschedule.model_timing_sample import sample
 
 #: Loading a large model under load takes a while; a run that hangs is ended by the worker's own time limit.
@@ -75,6 +76,7 @@ class Reference:
 
 def _serve(connection: Connection, path: str, n_threads: int) -> None:
     """Answer until the other side is gone: (problem or None, value)."""
+    die_with_parent()
     try:
         session = _open_session(path, n_threads)
     except ImportError:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from prune_engine.errors import ArtifactError
 from prune_engine.metaschedule.artifact import Artifact, load_artifact
+from prune_engine.metaschedule.measure.linux import die_with_parent
 from prune_engine.metaschedule.model_inputs import random_inputs
 from prune_engine.metaschedule.model_outputs import compare_outputs
 from prune_engine.metaschedule.model_timing import TimingRequest
@@ -35,6 +36,7 @@ Sampler = Callable[[int], float]
 
 def main(folder: Path) -> None:
     """Answer ``request.json`` in ``answer.json``."""
+    die_with_parent()
     request = TimingRequest(**json.loads((folder / "request.json").read_text()))
 
     def announce(contestant: str) -> None:

@@ -1,4 +1,10 @@
 import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,6 +15,8 @@ from prune_engine.errors import ArtifactError, NumericsError
 from prune_engine.metaschedule.apply import Winner, compile_model
 from prune_engine.metaschedule.artifact import save_artifact
 from prune_engine.metaschedule.importers import import_onnx
+from prune_engine.metaschedule.measure.linux import find_marked
+from prune_engine.metaschedule.measure.tempdirs import sweep_stale_folders
 from prune_engine.metaschedule.model_outputs import OutputDifference
 from prune_engine.metaschedule.model_timing import ModelComparison, ModelLatency, time_models
 
@@ -154,3 +162,40 @@ def test_a_model_with_branches_and_a_sample_rate_runs(real_model, target, tmp_pa
     assert comparison.reference_problem is None
     assert comparison.is_correct, comparison.remark
     assert np.isfinite(comparison.speedup)
+
+
+ENDLESS = """
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from prune_engine.metaschedule.model_timing import time_models
+folder = Path(sys.argv[1])
+model = SimpleNamespace(onnx_bytes=Path(sys.argv[2]).read_bytes())
+dirs = {"untuned": folder, "tuned": folder}
+time_models(dirs, model, n_threads=1, seed=0, n_rounds=10**6, budget_secs=1e6)
+"""
+
+
+def _wait_until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_run_leaves_no_process_and_a_later_one_removes_its_files(dirs, conv_path, tmp_path, monkeypatch):
+    cookie = str(tmp_path / "cookie")
+    process = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, str(dirs["untuned"]), str(conv_path)],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PRUNE_ENGINE_MEASURE_POOL": cookie},
+    )
+    # The reference's process is the last to be started.
+    _wait_until(lambda: any(f.read_text() == "onnxruntime" for f in tmp_path.glob("*/contestant")))
+    _wait_until(lambda: len(find_marked(cookie)) >= 3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    _wait_until(lambda: not find_marked(cookie))
+    assert list(tmp_path.glob("prune-engine-*"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    sweep_stale_folders()
+    assert not list(tmp_path.glob("prune-engine-*"))

@@ -7,6 +7,8 @@ import os
 import re
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +43,16 @@ def create_pool_folder() -> PoolFolder:
     lock_fd = os.open(path / _LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     fcntl.flock(lock_fd, fcntl.LOCK_EX)
     return PoolFolder(path, lock_fd)
+
+
+@contextmanager
+def scratch_folder() -> Iterator[Path]:
+    """A folder for the time of a block, which a later run removes if this process is killed meanwhile."""
+    folder = create_pool_folder()
+    try:
+        yield folder.path
+    finally:
+        folder.remove()
 
 
 def sweep_stale_folders() -> None:
