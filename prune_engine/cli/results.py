@@ -19,7 +19,7 @@ _STOP_REASONS = {
     "trials": "the trial budget is used up",
     "seconds": "the time budget is used up",
     "plateau": "no task improved any more",
-    "exhausted": "every candidate was measured",
+    "exhausted": "no candidate is left to measure",
     "interrupted": "it was interrupted",
     "nothing_to_tune": "no kernel has anything to choose",
     "default_failed": "no untuned kernel could be measured",
@@ -46,6 +46,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
         "census": dict(outcome.run.census),
         "not_applied": list(outcome.not_applied),
         "left_out_of_database": list(outcome.left_out),
+        "failed_plugins": {record.name: record.summary for record in outcome.failed_plugins},
         "notes": list(outcome.model.notes),
         "tasks": [
             {
@@ -82,6 +83,8 @@ def print_result(outcome: TuneOutcome) -> None:
     if outcome.run.census:
         listed = ", ".join(f"{kind}: {n}" for kind, n in sorted(outcome.run.census.items()))
         console.print(f"failed candidates by reason: {listed}")
+    for record in outcome.failed_plugins:
+        console.print(f"warning: plugin {record.name} {record.summary}", markup=False)
     for name in outcome.not_applied:
         console.print(f"warning: the best schedule of {name} could not be put into the model; it keeps its default")
     if outcome.left_out:

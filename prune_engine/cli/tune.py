@@ -6,17 +6,21 @@ import json
 import signal
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from prune_engine.cli.streams import writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.lifecycle import Observer
     from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
 _BUDGET, _TARGET, _MEASURE, _STRATEGY, _OUTPUT = "Budget", "Device", "Measuring", "Strategies", "Result"
+
+_RESULT_NAME = "result.json"
 
 #: What a plain `prune-engine tune model.onnx` may take.
 _DEFAULT_SECS = 300.0
@@ -156,13 +160,18 @@ def tune(
         memory_limit_bytes=parse_bytes(memory, "--memory") if memory else None,
         flush_cache=flush_cache,
     )
-    with _stop_on_signals() as should_stop, _observer(quiet, as_json) as observer:
+    with (
+        _stop_on_signals(as_json) as should_stop,
+        _observer(quiet, as_json) as observer,
+        # Stdout is for the result alone, whatever plugins print.
+        redirect_stdout(sys.stderr),
+    ):
         outcome = tune_model(request, observer=observer, should_stop=should_stop)
     _report(request, outcome, as_json)
 
 
 @contextmanager
-def _stop_on_signals() -> Iterator[Callable[[], bool]]:
+def _stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
     """SIGINT and SIGTERM ask for an orderly end; a second one ends the program at once."""
     asked: list[int] = []
 
@@ -170,7 +179,9 @@ def _stop_on_signals() -> Iterator[Callable[[], bool]]:
         if asked:
             raise KeyboardInterrupt
         asked.append(number)
-        print("stopping after this batch; once more to stop at once", file=sys.stderr, flush=True)
+        message = "stopping after this batch; once more to stop at once"
+        line = json.dumps({"event": "status", "message": message}) if as_json else message
+        print(line, file=sys.stderr, flush=True)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -202,8 +213,20 @@ def _report(request: TuneRequest, outcome: TuneOutcome, as_json: bool) -> None:
     from prune_engine.cli.results import as_record, print_result
 
     record = as_record(request, outcome)
-    (request.out_dir / "result.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
-    if as_json:
-        typer.echo(json.dumps(record))
-    else:
-        print_result(outcome)
+    _write_result(request.out_dir, json.dumps(record, indent=2) + "\n")
+    with writing_to_stdout(f"The result itself is complete, in {request.out_dir}."):
+        if as_json:
+            typer.echo(json.dumps(record))
+        else:
+            print_result(outcome)
+
+
+def _write_result(out_dir: Path, text: str) -> None:
+    from prune_engine.metaschedule.artifact_files import output_error, publish, staging_folder
+
+    with staging_folder(out_dir) as staging:
+        try:
+            (staging / _RESULT_NAME).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise output_error(error, out_dir) from error
+        publish(staging, out_dir, [_RESULT_NAME])

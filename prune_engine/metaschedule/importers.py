@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,7 +86,7 @@ def import_onnx(
     relax_mod, notes = _to_relax(model, path)
     mod = _fuse(relax_mod, target, path, opset_of(model, path))
     return ImportedModel(
-        name=path.stem,
+        name=os.fsencode(path.stem).decode(errors="replace"),  # bytes that are no text cannot be stored as such
         source_path=path,
         digest=digest_of(path),
         inputs=_inputs(mod, model, path),

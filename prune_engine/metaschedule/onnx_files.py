@@ -85,11 +85,17 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> bytes:
+def check_readable(path: Path) -> None:
+    """Raise what ``load_onnx`` would raise for a file that is missing, empty or unreadable; takes no time."""
+    _read(path, len(_LFS_POINTER))
+
+
+def _read(path: Path, n_bytes: int = -1) -> bytes:
     if path.is_dir():
         raise ModelImportError("this is a folder", who=str(path), expected="an .onnx file")
     try:
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            content = file.read(n_bytes)
     except OSError as error:
         raise ModelImportError(
             f"the file cannot be read ({error.strerror})",

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
-from prune_engine.errors import ModelImportError, TargetError
+from prune_engine.errors import ModelImportError, OutputError, TargetError
 from prune_engine.hardware.registry import ProfileRegistry
+from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
-from prune_engine.plugins import PluginHost
+from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 
@@ -49,7 +50,8 @@ class TuneOutcome:
     """What was achieved. ``is_tuned`` is False when the untuned model ships because it was not beaten.
 
     ``not_applied`` names tasks whose winner could not be put into the model; ``left_out`` are sentences on
-    measurements that could not be written to the database.
+    measurements that could not be written to the database; ``failed_plugins`` are those that the run did
+    without, wholly or in part.
     """
 
     model: ImportedModel
@@ -61,6 +63,7 @@ class TuneOutcome:
     is_tuned: bool
     not_applied: tuple[str, ...]
     left_out: tuple[str, ...]
+    failed_plugins: tuple[PluginRecord, ...] = ()
 
 
 def tune_model(
@@ -74,9 +77,13 @@ def tune_model(
     Raises the errors of each step: ModelImportError, TargetError, ConfigError, StoreError, OutputError,
     MeasureServerError, NothingMeasuredError (after the store was written) and NumericsError.
     """
+    from prune_engine.metaschedule.onnx_files import check_readable
+
     observer = observer or SilentObserver()
+    check_readable(request.model_path)  # before anything that takes seconds
     _check_writable(request.out_dir)
     host = PluginHost(request.config)
+    host.register(_FailureTeller(observer), "prune-engine tune")
     host.load()
     observer.on_status("starting the compiler")
     target = _target(request)
@@ -101,20 +108,49 @@ def tune_model(
             )
             run = engine.run(model.tasks)
             left_out = _write_database(request, model, store, workbench)
-        return _finish(request, target, model, run, left_out, store.url, observer)
+        outcome = _finish(request, target, model, run, left_out, store.url, observer)
+        return replace(outcome, failed_plugins=_failed(host))
     finally:
         store.close()
+
+
+class _FailureTeller:
+    """A plugin that tells the observer of those that fail."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    @hookimpl
+    def plugin_failed(self, record: PluginRecord) -> None:
+        self._observer.on_status(f"warning: plugin {record.name} {record.summary}")
+
+
+def _failed(host: PluginHost) -> tuple[PluginRecord, ...]:
+    return tuple(r for r in host.records if r.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE))
 
 
 def _check_writable(out_dir: Path) -> None:
     """Raise OutputError now rather than after the tuning."""
     from prune_engine.metaschedule.artifact_files import output_error, staging_folder
 
+    try:
+        str(out_dir).encode()
+    except UnicodeEncodeError as error:
+        raise OutputError(
+            "the compiler can only write to names that are valid UTF-8",
+            who=ascii(str(out_dir)),
+            remedy="Choose another folder with --out.",
+        ) from error
     with staging_folder(out_dir):
+        if out_dir.exists():
+            return
         try:
             out_dir.mkdir(exist_ok=True)
         except OSError as error:
             raise output_error(error, out_dir) from error
+        # It is made again when there is something to put into it. If another run did so already, it stays.
+        with suppress(OSError):
+            out_dir.rmdir()
 
 
 def _target(request: TuneRequest) -> str:
@@ -239,6 +275,7 @@ def _finish(
 ) -> TuneOutcome:
     from prune_engine.metaschedule.apply import Winner, compile_model
     from prune_engine.metaschedule.artifact_writer import save_artifact
+    from prune_engine.metaschedule.measure.tempdirs import scratch_folder
     from prune_engine.metaschedule.model_timing import time_models
 
     winners = [Winner(t.summary.task_id, t.trace_json) for t in run.tasks if t.trace_json is not None]
@@ -246,8 +283,8 @@ def _finish(
     untuned = compile_model(model, [], target)
     tuned = compile_model(model, winners, target) if winners else untuned
     common = {"run_id": run.run_id, "created_at": time.time(), "n_tuned_tasks": len(winners)}
-    with TemporaryDirectory(prefix="prune-engine-") as scratch:
-        dirs = {"untuned": Path(scratch) / "untuned", "tuned": Path(scratch) / "tuned"}
+    with scratch_folder() as scratch:
+        dirs = {"untuned": scratch / "untuned", "tuned": scratch / "tuned"}
         for name, compiled in (("untuned", untuned), ("tuned", tuned)):
             save_artifact(compiled, model, dirs[name], n_threads=request.n_threads, target=target, manifest=common)
         observer.on_status("checking the outputs and timing the whole model")

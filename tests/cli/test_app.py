@@ -121,6 +121,9 @@ BAD_INPUT = [
     pytest.param(["TINY", "--dim", "batch=8", "--explorer", "nope"], 2, "explore.uniform", id="unknown explorer"),
     pytest.param(["TINY", "--dim", "batch=8", "--out", "text.onnx/x"], 5, "text.onnx", id="output not writable"),
     pytest.param(["TINY", "--dim", "batch=8", "--store", "text.onnx"], 4, "text.onnx", id="not a store"),
+    pytest.param(
+        ["TINY", "--dim", "batch=8", "--out", "b\udcff"], 5, "UTF-8", id="output of a name that is no text"
+    ),
     pytest.param(["TINY", "--memory", "lots"], 2, "--memory", id="malformed size"),
     pytest.param(["TINY", "--dim", "batch=8", "--threads", "4096"], 2, "usable cores", id="too many threads"),
 ]
@@ -138,6 +141,7 @@ def test_bad_input(
     assert mentions in done.stderr
     assert "Traceback" not in done.stderr
     assert (tmp_path / "text.onnx").read_text().startswith("this is no model")  # nothing lost
+    assert not list(tmp_path.glob("tuned/*")), "no folder is left for a result that there is not"
 
 
 def test_model_without_kernels(cli: Run, tmp_path: Path) -> None:
