@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Sequence
-from typing import IO
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from prune_engine.cli.streams import say
 from prune_engine.lifecycle import Observer, TaskSummary
 
 #: Seconds between two lines where the output is not a terminal.
 _LINE_INTERVAL_SECS = 10.0
 _MAX_ROWS = 24
+#: Lines of the live display besides the rows: header, totals and phase, which may each take two, and the cursor's.
+_OTHER_LINES = 6
 #: Columns that the figures beside a task's name take, and the least that is left for the name.
 _FIGURES_WIDTH, _MIN_NAME_WIDTH = 66, 14
+_NARROW_FIGURES_WIDTH = 28
+_COLUMNS = ("calls", "untuned", "best", "gain", "trials", "valid", "state")
+_NARROW_COLUMNS = ("untuned", "best", "gain")
 
 
 class LiveProgress(Observer):
@@ -53,7 +57,9 @@ class LiveProgress(Observer):
     ) -> None:
         """Show every task that has choices, the most expensive first."""
         tunable = [t for t in tasks if t.space_size > 1]
-        shown = sorted(tunable, key=_cost_secs, reverse=True)[:_MAX_ROWS]
+        shown = sorted(tunable, key=_cost_secs, reverse=True)
+        # What is higher than the terminal is cut at its end, where the totals and the phase are.
+        shown = shown[: max(1, min(_MAX_ROWS, self._console.height - _OTHER_LINES))]
         self._body = task_table(shown, self._console.width)
         hidden = len(tunable) - len(shown)
         parts = [
@@ -73,13 +79,12 @@ class LiveProgress(Observer):
 class LineProgress(Observer):
     """A line per phase, and one now and then while tuning."""
 
-    def __init__(self, stream: IO[str]) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
         self._last_secs = time.monotonic()
 
     def on_status(self, message: str) -> None:
         """Print the phase."""
-        print(message, file=self._stream, flush=True)
+        say(message)
 
     def on_tasks(
         self,
@@ -100,7 +105,7 @@ class LineProgress(Observer):
             line += f", {max(left_secs, 0):.0f} s left"
         if n_trials_left is not None:
             line += f", {n_trials_left} trials left"
-        print(line, file=self._stream, flush=True)
+        say(line)
 
 
 class JsonProgress(Observer):
@@ -133,29 +138,35 @@ class JsonProgress(Observer):
 
     @staticmethod
     def _write(event: dict[str, object]) -> None:
-        print(json.dumps(event), file=sys.stderr, flush=True)
+        say(json.dumps(event))
 
 
 def task_table(tasks: Sequence[TaskSummary], width: int) -> Table:
-    """Per task: calls, untuned, best, gain, trials, valid share; names are cut to fit ``width`` columns."""
-    name_width = max(_MIN_NAME_WIDTH, width - _FIGURES_WIDTH)
+    """Per task: calls, untuned, best, gain, trials, valid share, state; names are cut to fit ``width`` columns.
+
+    On a narrow terminal only the latencies and the gain are left.
+    """
+    columns = _COLUMNS if width >= _MIN_NAME_WIDTH + _FIGURES_WIDTH else _NARROW_COLUMNS
+    figures_width = _FIGURES_WIDTH if columns is _COLUMNS else _NARROW_FIGURES_WIDTH
+    name_width = max(_MIN_NAME_WIDTH, width - figures_width)
     table = Table(box=None, pad_edge=False)
     table.add_column("task", no_wrap=True)
-    for name in ("calls", "untuned", "best", "gain", "trials", "valid", "state"):
+    for name in columns:
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
     for task in tasks:
         valid = f"{100 * task.n_valid / task.n_trials:.0f} %" if task.n_trials else "-"
         gain = f"{task.speedup:.2f}x" if task.speedup else "-"
-        table.add_row(
-            task.name if len(task.name) <= name_width else task.name[: name_width - 1] + "…",
-            str(task.weight),
-            _ms(task.default_secs),
-            _ms(task.best_secs),
-            gain,
-            str(task.n_trials),
-            valid,
-            task.stop_reason,
-        )
+        cells = {
+            "calls": str(task.weight),
+            "untuned": _ms(task.default_secs),
+            "best": _ms(task.best_secs),
+            "gain": gain,
+            "trials": str(task.n_trials),
+            "valid": valid,
+            "state": task.stop_reason,
+        }
+        name = task.name if len(task.name) <= name_width else task.name[: name_width - 1] + "…"
+        table.add_row(name, *(cells[column] for column in columns))
     return table
 
 

@@ -30,6 +30,16 @@ def open_closed_streams() -> None:
         setattr(sys, name, stream)
 
 
+def say(line: str) -> None:
+    """Print a line on stderr. If the disk behind it is full, nothing more is said, but the work goes on."""
+    try:
+        print(line, file=sys.stderr, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError:
+        sys.stderr = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
+
+
 @contextmanager
 def writing_to_stdout(remedy: str) -> Iterator[None]:
     """Turn a failed write (a full disk behind a redirection) into an OutputError; a closed pipe stays one."""

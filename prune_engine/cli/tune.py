@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import writing_to_stdout
+from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.lifecycle import Observer
@@ -181,7 +181,7 @@ def _stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
         asked.append(number)
         message = "stopping after this batch; once more to stop at once"
         line = json.dumps({"event": "status", "message": message}) if as_json else message
-        print(line, file=sys.stderr, flush=True)
+        say(line)
 
     previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -206,7 +206,7 @@ def _observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
         with LiveProgress(Console(stderr=True)) as live:
             yield live
     else:
-        yield LineProgress(sys.stderr)
+        yield LineProgress()
 
 
 def _report(request: TuneRequest, outcome: TuneOutcome, as_json: bool) -> None:

@@ -1,0 +1,69 @@
+"""What is shown while tuning fits the terminal, and what cannot be shown does not stop the work."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from prune_engine.cli.progress import LiveProgress
+from prune_engine.lifecycle import TaskSummary
+
+
+def summary(number: int) -> TaskSummary:
+    return TaskSummary(
+        task_id=str(number),
+        name=f"fused_conv2d_add_relu_{number}",
+        weight=number,
+        space_size=1000,
+        n_trials=64,
+        n_valid=63,
+        n_new=64,
+        failures={},
+        default_secs=1.23456e-2,
+        best_secs=1.23456e-3,
+        best_candidate_id="x",
+        stop_reason="nothing_to_tune",
+    )
+
+
+def shown(width: int, height: int, n_tasks: int) -> list[str]:
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, height=height, color_system=None)
+    live = LiveProgress(console)
+    live.on_status("tuning")
+    live.on_tasks([summary(number) for number in range(1, n_tasks + 1)], 12.0, 48.0, None)
+    return ["".join(s.text for s in line).rstrip() for line in console.render_lines(live._render(), pad=False)]
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 20), (120, 50), (80, 6)])
+def test_totals_and_phase_are_on_the_screen(width: int, height: int) -> None:
+    lines = shown(width, height, 60)
+    assert len(lines) < max(height, 7)
+    assert max(map(len, lines)) <= width
+    assert lines[-1] == "tuning"
+    assert "12.3 ms" in lines[1]
+    assert "10.00x" in lines[1]
+
+
+def test_all_columns_from_80_on() -> None:
+    assert shown(80, 24, 1)[0].split() == ["task", "calls", "untuned", "best", "gain", "trials", "valid", "state"]
+    assert shown(79, 24, 1)[0].split() == ["task", "untuned", "best", "gain"]
+
+
+def test_full_disk_behind_stderr_does_not_stop_the_work() -> None:
+    code = (
+        "from prune_engine.cli.progress import LineProgress\n"
+        "progress = LineProgress()\n"
+        "progress.on_status('one')\n"
+        "progress.on_status('two')\n"
+        "print('done')\n"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, text=True, check=False
+        )
+    assert (done.returncode, done.stdout) == (0, "done\n")
