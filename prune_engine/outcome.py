@@ -27,7 +27,7 @@ def run_result(states: Sequence[TaskState], reason: str, run_id: str, elapsed_se
             f"not one schedule of {len(states)} tasks could be measured ({listed})",
             who="tuning",
             got="; ".join(examples) or None,
-            remedy="Everything tried is in the store; raise the budget or the time limits.",
+            remedy="Everything tried is in the store; raise the budget, or the limits of time and memory.",
         )
     return RunResult(
         run_id=run_id,
