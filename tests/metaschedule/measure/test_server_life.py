@@ -43,9 +43,12 @@ def test_only_the_job_that_kills_the_server_is_blamed(make_pool, kernels):
     assert [results[name].error for name in "abc"] == [None] * 3
 
 
-def test_killing_an_idle_server_is_not_noticed(make_pool, kernels, find_server):
+def test_killing_an_idle_server_is_not_noticed(make_pool, kernels, find_server, eventually):
     with make_pool() as pool:
-        find_server().kill()
+        server = find_server()
+        server.kill()
+        # A process that is being killed still takes orders: it would die with one, and not idle.
+        assert eventually(lambda: server.status() == psutil.STATUS_ZOMBIE)
         (result,) = pool.measure(kernels.task, [kernels.plus("a")], None)
         assert result.error is None
 
