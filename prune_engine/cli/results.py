@@ -99,7 +99,11 @@ def print_result(outcome: TuneOutcome) -> None:
     reason = _STOP_REASONS.get(outcome.run.stop_reason, outcome.run.stop_reason)
     console.print(f"tuning ended after {outcome.run.elapsed_secs:.0f} s because {reason};", end=" ")
     console.print(f"{outcome.run.n_new} new measurements")
-    if not outcome.is_tuned:
+    if not any(task.trace_json for task in outcome.run.tasks):
+        console.print(
+            "No kernel got a better schedule: the untuned and the tuned model are one, and it was written."
+        )
+    elif not outcome.is_tuned:
         console.print("The untuned model was not beaten, so it is what was written.")
     console.print(
         f"written to {outcome.artifact_dir}; try: prune-engine run {outcome.artifact_dir}", soft_wrap=True

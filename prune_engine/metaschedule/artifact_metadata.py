@@ -14,6 +14,9 @@ LIBRARY_NAME = "model.so"
 METADATA_NAME = "metadata.json"
 SCHEMA_VERSION = 1
 
+#: More than any machine has processors. TVM ends the process if it cannot start as many threads as it is told.
+MAX_THREADS = 4096
+
 
 class TensorSpec(BaseModel):
     """An input or output; ``dtype`` is numpy's name."""
@@ -39,7 +42,7 @@ class ArtifactMetadata(BaseModel):
     library: str
     library_digest: str
     target: str
-    n_threads: int = Field(ge=1)
+    n_threads: int = Field(ge=1, le=MAX_THREADS)
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     versions: Mapping[str, str]

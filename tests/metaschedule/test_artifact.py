@@ -131,6 +131,7 @@ def test_several_inputs_scalars_integers_and_outputs(save_onnx, target, tmp_path
         (lambda d: (d / "model.so").write_bytes(b"ELF"), "not the one that the metadata describe"),
         (lambda d: _edit(d, schema_version=2), "newer prune_engine; got schema_version 2.*Upgrade"),
         (lambda d: _edit(d, n_threads=0), "damaged.*n_threads"),
+        (lambda d: _edit(d, n_threads=100_000), "damaged.*n_threads"),
     ],
 )
 def test_a_damaged_artefact_is_refused_with_a_reason(damaged, spoil, says):
