@@ -16,28 +16,33 @@ N_TRIALS, N_KILLS, BATCH = 160, 9, 8
 
 #: One run of the job. It says "ask ID" before each measurement and "stored ID" once it is in the store.
 JOB = f"""
+import os
 import sys
 from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
 from prune_engine.store.sql import SqlStore
 from prune_engine.testing import FakeWorkbench, make_profile, make_task
 
+def tell(*words):
+    # One write, so that a kill cannot cut a line in two.
+    os.write(1, (" ".join(words) + "\\n").encode())
+
 class Told(SqlStore):
     def add_measured(self, run_id, task_id, sketch_ids, measured):
         super().add_measured(run_id, task_id, sketch_ids, measured)
         for one in measured:
-            print("stored", task_id, one.measurement.candidate_id, flush=True)
+            tell("stored", task_id, one.measurement.candidate_id)
 
 class Asking(FakeWorkbench):
     def _before(self, task, candidate):
-        print("ask", task.task_id, candidate.candidate_id if candidate else "default", flush=True)
+        tell("ask", task.task_id, candidate.candidate_id if candidate else "default")
         super()._before(task, candidate)
 
 tasks = [make_task("a"), make_task("b", shape=(32, 32, 32))]
 config = EngineConfig.of(n_trials={N_TRIALS}, batch_size={BATCH}, verifier=None, seed=int(sys.argv[2]))
 store = Told(sys.argv[1])
 Engine(config, Asking(delay_secs=0.002), store, make_profile()).run(tasks)
-print("done - -", flush=True)
+tell("done", "-", "-")
 """
 
 
