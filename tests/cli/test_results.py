@@ -9,7 +9,10 @@ from typing import Any
 import pytest
 
 from prune_engine.cli.results import print_result
+from prune_engine.cli.tune import _write_result
+from prune_engine.errors import OutputError
 from prune_engine.lifecycle import TaskSummary
+from prune_engine.plugins import PluginRecord, PluginStatus
 
 
 def outcome(*, trace: str | None, is_tuned: bool) -> Any:
@@ -25,7 +28,7 @@ def outcome(*, trace: str | None, is_tuned: bool) -> Any:
         ),
         comparison=SimpleNamespace(latencies={"untuned": latency, "tuned": latency}, remark="outputs agree"),
         model=SimpleNamespace(notes=()),
-        failed_plugins=(),
+        failed_plugins=(PluginRecord("crooked", None, None, (), PluginStatus.FAILED, "it [raised]"),),
         not_applied=(),
         left_out=(),
         is_tuned=is_tuned,
@@ -48,3 +51,11 @@ def test_what_was_written(
     text = capsys.readouterr().out
     assert told in text
     assert untold not in text
+    assert "warning: plugin crooked failed: it [raised]" in text
+
+
+def test_result_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "out" / "result.json").mkdir(parents=True)
+    with pytest.raises(OutputError, match="cannot write here"):
+        _write_result(tmp_path / "out", "{}")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

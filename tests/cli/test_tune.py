@@ -170,10 +170,3 @@ def test_kill_loses_nothing_committed(
     after = measured(store)
     assert set(before) <= set(after)
     assert len(after) == len(set(after))
-
-
-def test_result_that_cannot_be_written_is_reported(cli: Run, tiny_model: Path, tmp_path: Path) -> None:
-    (tmp_path / "out" / "result.json").mkdir(parents=True)
-    done = cli("tune", tiny_model, "--dim", "batch=8", "--out", "out", "--store", "s.sqlite3", "--trials", 0)
-    assert done.returncode == 5, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("error: out: cannot write here")

@@ -37,8 +37,8 @@ def test_failures_of_plugins_are_told(cli: Run, tiny_model: Path, tmp_path: Path
     """While it runs and in the result; what a plugin prints does not get into the JSON on stdout."""
     (tmp_path / "broken.py").write_text("raise RuntimeError('planted')\n")
     (tmp_path / "crooked.py").write_text(RULE)
-    tune = ["tune", tiny_model, "--dim", "batch=8", "--trials", 2, "--store", "store.sqlite3"]
-    done = cli(*tune, "--json", "--plugin", "broken.py", "--plugin", "crooked.py")
+    options = ["--dim", "batch=8", "--trials", 1, "--store", "store.sqlite3", "--json"]
+    done = cli("tune", tiny_model, *options, "--plugin", "broken.py", "--plugin", "crooked.py")
     assert done.returncode == 0, done.stderr
     failed = json.loads(done.stdout)["failed_plugins"]
     assert "planted" in failed["broken"]
@@ -47,5 +47,3 @@ def test_failures_of_plugins_are_told(cli: Run, tiny_model: Path, tmp_path: Path
     assert any(line.startswith("warning: plugin broken failed: RuntimeError: planted") for line in told)
     assert any(line.startswith("warning: plugin crooked failed:") for line in told)
     assert "hello from a plugin" in done.stderr
-    text = cli(*tune, "--quiet", "--plugin", "broken.py")
-    assert "warning: plugin broken failed: RuntimeError: planted" in text.stdout
