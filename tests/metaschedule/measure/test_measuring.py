@@ -51,7 +51,8 @@ def test_abandoned_iterator_frees_the_pool(pool, kernels):
 
 
 def test_closing_the_iterator_kills_what_is_under_way(make_pool, kernels):
-    with make_pool(run_timeout_secs=300.0) as pool:
+    # One builder, so that the plain kernel is first in the queue for the machine.
+    with make_pool(run_timeout_secs=60.0, n_builders=1) as pool:
         hanging = kernels.calling("hanging", "pause")
         results = pool.measure(kernels.task, [kernels.plus("a"), hanging], None)
         next(results)
