@@ -7,7 +7,7 @@ many tasks in turn; what it keeps about one it keys by ``task_id``.
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -139,7 +139,5 @@ class ScheduleTransfer(Strategy, abc.ABC):
         """Return at most ``limit`` seeds, at most one batch per sketch."""
 
 
-#: Candidates by identity, for dedup.
-CandidateIds = Set[str]
 #: Positions in a batch or pool.
 Positions = NDArray[np.int64]

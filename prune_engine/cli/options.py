@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -67,14 +66,11 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
-def usable_cores() -> int:
-    """Processors this process may run on."""
-    return len(os.sched_getaffinity(0))
-
-
 def threads_or_default(n_threads: int | None) -> int:
     """The thread count asked for, else all usable cores. Raises ConfigError for more than there are."""
-    n_cores = usable_cores()
+    from prune_engine.hardware.host import usable_cpus
+
+    n_cores = len(usable_cpus())
     if n_threads is not None and n_threads > n_cores:
         raise ConfigError(
             "more threads than usable cores",

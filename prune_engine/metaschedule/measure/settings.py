@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 
 import psutil
 
 from prune_engine.errors import ConfigError
+from prune_engine.hardware.host import usable_cpus
 from prune_engine.metaschedule.measure.timing import TimingPlan
 
 
 def usable_cores() -> int:
-    """Processors this process may run on, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0))
+    """How many processors this process may run on, which in a container are fewer than the machine has."""
+    return len(usable_cpus())
 
 
 def default_memory_limit_bytes() -> int:
