@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from prune_engine.hardware.host import host_profile, usable_cpus
+from prune_engine.hardware.levels import level_names
 from prune_engine.hardware.loader import load_profile
 from prune_engine.hardware.registry import ProfileEntry, ProfileRegistry
 from prune_engine.hardware.schema import (
@@ -13,8 +14,10 @@ from prune_engine.hardware.schema import (
     HardwareProfile,
     Limits,
     MemoryLevel,
+    Probe,
     Rate,
     Scope,
+    Tile,
 )
 
 __all__ = [
@@ -25,11 +28,14 @@ __all__ = [
     "HardwareProfile",
     "Limits",
     "MemoryLevel",
+    "Probe",
     "ProfileEntry",
     "ProfileRegistry",
     "Rate",
     "Scope",
+    "Tile",
     "host_profile",
+    "level_names",
     "load_profile",
     "usable_cpus",
 ]

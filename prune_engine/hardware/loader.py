@@ -20,15 +20,28 @@ from prune_engine.hardware.schema import (
     HardwareProfile,
     Limits,
     MemoryLevel,
+    Probe,
+    Tile,
 )
 
 if TYPE_CHECKING:
     import yaml
     from pydantic_core import ErrorDetails
 
-_MODELS: tuple[type[BaseModel], ...] = (HardwareProfile, MemoryLevel, ComputeUnit, Limits, Calibration, Count)
+_MODELS: tuple[type[BaseModel], ...] = (
+    HardwareProfile,
+    MemoryLevel,
+    ComputeUnit,
+    Limits,
+    Calibration,
+    Probe,
+    Count,
+    Tile,
+)
 _KEYS = sorted({field for model in _MODELS for field in model.model_fields})
 _NUMBER_AS_TEXT = re.compile(r"[-+]?[\d_.]+([eE][-+]?\d+)?")
+#: A profile has a few kilobytes and a few hundred values; a file beyond this is something else.
+_MAX_BYTES, _MAX_VALUES = 1 << 20, 20_000
 #: YAML 1.1 reads 010 as 8 and 1:30 as 90; nobody who writes a profile means that.
 _PLAIN_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 
@@ -36,9 +49,29 @@ _PLAIN_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 def load_profile(path: Path) -> HardwareProfile:
     """Read one profile. Raises ProfileError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"cannot be read: {error}", who=str(path), expected="a YAML file in UTF-8") from error
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)  # not all of /dev/zero, nor of a data file named by mistake
+        text = content[:_MAX_BYTES].decode("utf-8")
+    except OSError as error:
+        raise ProfileError(
+            f"cannot be read: {error.strerror}", who=str(path), expected="a YAML file", remedy="Correct the path."
+        ) from error
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ProfileError(
+            f"cannot be read: {error}",
+            who=f"{path}:{line}",
+            expected="a YAML file in UTF-8",
+            remedy="Save it as UTF-8 text.",
+        ) from error
+    if len(content) > _MAX_BYTES:
+        raise ProfileError(
+            "too large for a profile",
+            who=str(path),
+            got=f"more than {_MAX_BYTES} bytes",
+            expected="one device, a few kilobytes",
+            remedy="Name the profile, not a data file.",
+        )
     return parse_profile(text, str(path))
 
 
@@ -46,13 +79,15 @@ def parse_profile(text: str, origin: str) -> HardwareProfile:
     """Read one profile from YAML text; ``origin`` names it in errors. Raises ProfileError."""
     root, data = _read_yaml(text, origin)
     if not isinstance(data, dict):
-        raise ProfileError("not a profile", who=origin, got=type(data).__name__, expected="a YAML mapping")
+        got = "nothing: the file is empty" if data is None else type(data).__name__
+        remedy = "Write `key: value` lines; any shipped profile is an example."
+        raise ProfileError("not a profile", who=f"{origin}:1", got=got, expected="a YAML mapping", remedy=remedy)
     _check_version(data, root, origin)
     try:
         # Through JSON, whose strict mode takes lists for tuples and names for enums, and nothing else.
         as_json = json.dumps(data, default=str)
     except (ValueError, RecursionError) as error:
-        raise ProfileError("an alias contains itself", who=origin, remedy="Write it out.") from error
+        raise ProfileError("nested too deeply", who=origin, remedy="Write it out flat.") from error
     try:
         return HardwareProfile.model_validate_json(as_json)
     except ValidationError as error:
@@ -66,19 +101,52 @@ def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object]:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         root = loader.get_single_node()
+        if root is not None:
+            _check_aliases(root, origin)
         problems = [] if root is None else list(_node_problems(root, set()))
         if problems:
             raise _profile_error(problems, origin)
         return root, None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{origin}:{mark.line + 1}" if mark else origin
+        mark, position = getattr(error, "problem_mark", None), getattr(error, "position", 0)
+        # A character that YAML does not allow comes with its position instead.
+        place = f"{origin}:{mark.line + 1 if mark else text.count(chr(10), 0, position) + 1}"
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise ProfileError(f"not YAML: {problem}", who=place, remedy="Correct the syntax there.") from error
     except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end
         raise ProfileError(f"not YAML that can be read: {error}", who=origin) from error
     finally:
         loader.dispose()
+
+
+def _check_aliases(root: yaml.Node, origin: str) -> None:
+    """Refuse aliases that contain themselves, and a few lines of aliases that stand for millions of values."""
+    import yaml
+
+    sizes: dict[int, int | None] = {}  # by node; None while its content is being counted
+
+    def size(node: yaml.Node) -> int:
+        if id(node) in sizes:
+            known = sizes[id(node)]
+            if known is None:
+                raise refused("an alias contains itself", node)
+            return known
+        sizes[id(node)] = None
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [part for pair in node.value for part in pair]
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        total = 1 + sum(map(size, children))
+        if total > _MAX_VALUES:
+            raise refused(f"stands for more than {_MAX_VALUES} values", node)
+        sizes[id(node)] = total
+        return total
+
+    def refused(problem: str, node: yaml.Node) -> ProfileError:
+        return ProfileError(problem, who=f"{origin}:{node.start_mark.line + 1}", remedy="Write it out.")
+
+    size(root)
 
 
 def _node_problems(node: yaml.Node, seen: set[int]) -> Iterator[tuple[int, str, str]]:

@@ -11,9 +11,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from prune_engine.hardware.levels import DeviceKind as DeviceKind
+from prune_engine.hardware.levels import current_name, digest_name, is_level_name, level_names
 
 SCHEMA_VERSION: Final = 1
 
@@ -43,14 +46,6 @@ class Rate(_Record):
     origin: Origin = "declared"
 
 
-class DeviceKind(Enum):
-    """What kind of device the profile is about."""
-
-    CPU = "cpu"
-    GPU = "gpu"
-    NPU = "npu"
-
-
 class Scope(Enum):
     """Who shares one instance of a memory: one core (SM, CU), a cluster of cores, or the whole device."""
 
@@ -59,11 +54,23 @@ class Scope(Enum):
     CHIP = "chip"
 
 
+class Tile(_Record):
+    """The m, n, k that a matrix instruction multiplies: (m, k) by (k, n). Smaller operands are padded to it."""
+
+    m: Annotated[int, Field(gt=0)]
+    n: Annotated[int, Field(gt=0)]
+    k: Annotated[int, Field(gt=0)]
+    source: Text
+    origin: Origin = "declared"
+
+
 class MemoryLevel(_Record):
     """One level of memory. Capacity and bandwidth are those of *one* instance.
 
     ``is_hard_limit`` says that a kernel asking for more than the capacity cannot run (a scratchpad), in
-    contrast to a cache, which only gets slower.
+    contrast to a cache, which only gets slower. ``usable_bytes`` is what is left of the capacity after the
+    runtime or compiler took its share, where that is published; ``alignment_bytes`` what the start and size
+    of a buffer there must be multiples of; ``ways`` a cache's associativity.
     """
 
     name: Name
@@ -73,31 +80,59 @@ class MemoryLevel(_Record):
     bandwidth_bytes_per_sec: Rate | None
     line_bytes: Count | None
     is_hard_limit: bool
+    usable_bytes: Count | None = None
+    alignment_bytes: Count | None = None
+    ways: Count | None = None
+
+    @model_validator(mode="after")
+    def _part_is_not_more_than_all(self) -> MemoryLevel:
+        if self.usable_bytes and self.capacity_bytes and self.usable_bytes.value > self.capacity_bytes.value:
+            raise ValueError(
+                f"usable_bytes {self.usable_bytes.value} is more than capacity_bytes {self.capacity_bytes.value}"
+            )
+        return self
+
+    @property
+    def limit_bytes(self) -> int | None:
+        """Bytes that a kernel may have in one instance: what is usable of it, else all; None if unknown."""
+        limit = self.usable_bytes or self.capacity_bytes
+        return limit.value if limit else None
 
 
 class ComputeUnit(_Record):
     """One kind of arithmetic unit.
 
     ``count`` is the number on the whole device; ``lanes`` the fp32 results of one unit per cycle, or
-    ``tile`` the m, n, k of its matrix instruction. ``peak_flop_per_sec`` is the whole device's dense peak
-    by dtype; one fused multiply-add counts as two.
+    ``tiles`` the shape of its matrix instruction by dtype of the operands; ``tile`` is one m, n, k for all
+    dtypes that ``tiles`` does not name. ``peak_flop_per_sec`` is the whole device's dense peak by dtype; one
+    fused multiply-add counts as two.
     """
 
     name: Name
     count: Count | None
     lanes: Count | None = None
     tile: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]] | None = None
+    tiles: Mapping[str, Tile | None] | None = None
     peak_flop_per_sec: Mapping[str, Rate | None]
+
+    def tile_of(self, dtype: str) -> tuple[int, int, int] | None:
+        """The m, n, k that operands of this dtype are padded to; None if unknown or not a matrix unit."""
+        if self.tiles is not None and dtype in self.tiles:
+            tile = self.tiles[dtype]
+            return (tile.m, tile.n, tile.k) if tile else None
+        return self.tile
 
 
 class Limits(_Record):
     """What one kernel may use. A field that means nothing for the device's kind is left out (None).
 
-    ``core`` is an SM or CU here. ``shared_memory_per_block_bytes`` is what a block gets without asking,
-    the opt-in limit what it may ask for.
+    ``core`` is an SM or CU here. ``vector_bytes`` is the widest vector access, ``vector_alignment_bytes``
+    what its address and length must be multiples of. ``shared_memory_per_block_bytes`` is what a block gets
+    without asking, the opt-in limit what it may ask for.
     """
 
     vector_bytes: Count | None = None
+    vector_alignment_bytes: Count | None = None
     vector_registers: Count | None = None
     threads_per_warp: Count | None = None
     threads_per_block: Count | None = None
@@ -135,9 +170,21 @@ class Calibration(_Record):
     source: Text
 
 
-class HardwareProfile(_Record):
-    """One device. ``core_count`` counts the cores (SMs, CUs) that a kernel may use.
+class Probe(_Record):
+    """Where and when the numbers of a profile were measured."""
 
+    cpu_model: Text
+    n_threads: Annotated[int, Field(gt=0)]
+    measured_at: Text
+    version: Text
+
+
+class HardwareProfile(_Record):
+    """One device. ``core_count`` counts the cores (SMs, CUs) that a kernel may use; ``clock_hz`` is the clock
+    that the peaks are meant at.
+
+    ``launch_secs`` is the cost of starting a kernel; on a CPU that of one parallel region: waking the
+    threads and waiting for the last. ``transaction_bytes`` is the unit in which off-chip memory is read.
     ``combine`` is how a model adds up compute and memory time: ``sum`` (no overlap), ``max`` (full overlap)
     or ``pipe`` (overlap along a pipeline). ``sources`` explains each source tag used in the profile.
     """
@@ -158,6 +205,7 @@ class HardwareProfile(_Record):
     launch_secs: Rate | None
     combine: Literal["sum", "max", "pipe"]
     calibration: Calibration | None = None
+    probe: Probe | None = None
     sources: Mapping[str, Text]
 
     @field_validator("cpu_model_patterns")
@@ -175,8 +223,12 @@ class HardwareProfile(_Record):
         missing = [f for f in REQUIRED_LIMITS[self.kind] if f not in self.limits.model_fields_set]
         if missing:
             raise ValueError(f"limits of a {self.kind.value} must give {', '.join(missing)} (null if unknown)")
+        strange = [m.name for m in self.memory if not is_level_name(self.kind, m.name)]
+        if strange:
+            known = ", ".join(level_names(self.kind))
+            raise ValueError(f"a {self.kind.value} has no memory level {', '.join(strange)}; it may have: {known}")
         for what, names in (
-            ("memory level", [m.name for m in self.memory]),
+            ("memory level", [current_name(self.kind, m.name) for m in self.memory]),
             ("compute unit", [c.name for c in self.compute]),
         ):
             if len(set(names)) < len(names):
@@ -189,7 +241,8 @@ class HardwareProfile(_Record):
 
     def level(self, name: str) -> MemoryLevel | None:
         """The memory level of that name, or None."""
-        return next((m for m in self.memory if m.name == name), None)
+        wanted = current_name(self.kind, name)
+        return next((m for m in self.memory if current_name(self.kind, m.name) == wanted), None)
 
     def unit(self, name: str) -> ComputeUnit | None:
         """The compute unit of that name, or None."""
@@ -205,7 +258,9 @@ class HardwareProfile(_Record):
         for part in path.split("."):
             if node is None:
                 return None
-            if isinstance(node, tuple):
+            if node is self.memory:
+                node = self.level(part)
+            elif isinstance(node, tuple):
                 node = next((item for item in node if item.name == part), None)
             elif isinstance(node, Mapping):
                 node = node.get(part)
@@ -224,19 +279,24 @@ class HardwareProfile(_Record):
 
         Unknown values do not count, so a field added to the schema later changes no digest.
         """
-        prose = {"description", "aliases", "cpu_model_patterns", "sources"}
+        prose = {"description", "aliases", "cpu_model_patterns", "sources", "probe"}
         content = _without_sources(self.model_dump(mode="json", exclude=prose, exclude_none=True))
+        for level in content["memory"]:
+            level["name"] = digest_name(self.kind, level["name"])
         text = json.dumps(content, sort_keys=True, separators=(",", ":"))
         return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
 
 
-def quantities(profile: HardwareProfile) -> Iterator[tuple[str, Count | Rate]]:
-    """Every known number of a profile with its dotted path."""
+Quantity = Count | Rate | Tile
+
+
+def quantities(profile: HardwareProfile) -> Iterator[tuple[str, Quantity]]:
+    """Every known number (and matrix shape) of a profile with its dotted path."""
     yield from _walk(profile, "")
 
 
-def _walk(node: object, path: str) -> Iterator[tuple[str, Count | Rate]]:
-    if isinstance(node, Count | Rate):
+def _walk(node: object, path: str) -> Iterator[tuple[str, Quantity]]:
+    if isinstance(node, Quantity):
         yield path, node
     elif isinstance(node, BaseModel):
         for field in type(node).model_fields:
@@ -249,7 +309,7 @@ def _walk(node: object, path: str) -> Iterator[tuple[str, Count | Rate]]:
             yield from _walk(item, f"{path}.{getattr(item, 'name', '')}")
 
 
-def _without_sources(node: object) -> object:
+def _without_sources(node: Any) -> Any:
     if isinstance(node, dict):
         return {k: _without_sources(v) for k, v in node.items() if k not in ("source", "origin")}
     if isinstance(node, list):
