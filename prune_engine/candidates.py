@@ -65,6 +65,11 @@ class CandidateBatch:
         """The decisions of one variable, int32 (n, p)."""
         return self.sketch.variables[variable].table[self.indices[:, variable]]
 
+    @property
+    def is_opaque(self) -> bool:
+        """Whether the sketch's loops could not be read, so that symbols of the loop nest do not exist."""
+        return self.sketch.nests is None
+
     def symbol(self, name: str) -> Column:
         """A symbol's column, float64 or int64 (n,), read-only: computed once per batch, when first asked for.
 

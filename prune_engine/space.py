@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from prune_engine.task import TuningTask
 
 if TYPE_CHECKING:
+    from prune_engine.symbols.structure import NestSource
     from prune_engine.symbols.table import SymbolDef
 
 Int32Array = NDArray[np.int32]
@@ -91,13 +92,16 @@ class Variable:
 class Sketch:
     """One structure of a design space: a fixed sequence of transformations with open decisions.
 
-    ``sketch_id`` is a hash of the structure alone. ``payload`` belongs to the adapter (a trace).
+    ``sketch_id`` is a hash of the structure alone. ``payload`` belongs to the adapter (a trace). ``nests``
+    gives the loop nests of its candidates; it is None for an *opaque* sketch, and ``opaque_reason`` says why.
     """
 
     index: int
     sketch_id: str
     variables: tuple[Variable, ...]
     payload: object = field(repr=False, compare=False, default=None)
+    nests: NestSource | None = field(repr=False, compare=False, default=None)
+    opaque_reason: str = field(compare=False, default="")
 
     @property
     def size(self) -> int:

@@ -1,0 +1,225 @@
+"""Integer expressions over a sketch's decisions: built once per sketch, evaluated for n candidates at a time.
+
+An extent of a scheduled loop is an expression: a product of tile factors, a hull of the region a consumer
+needs, a value out of a categorical. What depends on one variable only is evaluated on its choice table (a few
+hundred rows) and gathered; only what joins variables costs an operation per candidate.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Union
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64Array = NDArray[np.int64]
+ExprLike = Union["Expr", int]
+
+#: Equal expressions are one object, so that each is evaluated once per batch.
+_INTERNED: weakref.WeakValueDictionary[tuple[object, ...], Expr] = weakref.WeakValueDictionary()
+
+
+class Expr:
+    """One integer expression. Immutable; equal expressions are identical objects.
+
+    ``op`` is ``const`` (``payload`` the number), ``part`` (``payload`` the variable and the part of its
+    table) or the name of an operation in OPERATIONS. Comparisons give 0 or 1.
+    """
+
+    __slots__ = ("__weakref__", "args", "op", "payload", "variables")
+
+    op: str
+    args: tuple[Expr, ...]
+    payload: tuple[int, ...]
+    #: Numbers of the variables it depends on, ascending.
+    variables: tuple[int, ...]
+
+    def __new__(cls, op: str, args: tuple[Expr, ...] = (), payload: tuple[int, ...] = ()) -> Expr:
+        """The one expression of this form."""
+        key = (op, payload, *map(id, args))
+        known = _INTERNED.get(key)
+        if known is not None:
+            return known
+        self = object.__new__(cls)
+        self.op, self.args, self.payload = op, args, payload
+        self.variables = payload[:1] if op == "part" else tuple(sorted({v for a in args for v in a.variables}))
+        _INTERNED[key] = self
+        return self
+
+    @property
+    def constant(self) -> int | None:
+        """The number, if it is the same for all candidates as far as its form tells."""
+        return self.payload[0] if self.op == "const" else None
+
+    def __repr__(self) -> str:
+        if self.op == "const":
+            return str(self.payload[0])
+        if self.op == "part":
+            return f"v{self.payload[0]}[{self.payload[1]}]"
+        if self.op in _SYMBOLS:
+            return "(" + f" {_SYMBOLS[self.op]} ".join(map(repr, self.args)) + ")"
+        return f"{self.op}({', '.join(map(repr, self.args))})"
+
+    def __add__(self, other: ExprLike) -> Expr:
+        return _fold("add", self, as_expr(other))
+
+    def __sub__(self, other: ExprLike) -> Expr:
+        return _fold("sub", self, as_expr(other))
+
+    def __mul__(self, other: ExprLike) -> Expr:
+        return _fold("mul", self, as_expr(other))
+
+    def __floordiv__(self, other: ExprLike) -> Expr:
+        return _fold("floordiv", self, as_expr(other))
+
+    def __mod__(self, other: ExprLike) -> Expr:
+        return _fold("mod", self, as_expr(other))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    # Named, not operators: ``==`` on expressions is identity.
+    def eq(self, other: ExprLike) -> Expr:
+        """1 where equal."""
+        return _fold("eq", self, as_expr(other))
+
+    def lt(self, other: ExprLike) -> Expr:
+        """1 where less."""
+        return _fold("lt", self, as_expr(other))
+
+    def le(self, other: ExprLike) -> Expr:
+        """1 where less or equal."""
+        return _fold("le", self, as_expr(other))
+
+
+def as_expr(value: ExprLike) -> Expr:
+    """A number as an expression; an expression as itself."""
+    return value if isinstance(value, Expr) else Expr("const", (), (int(value),))
+
+
+def part(variable: int, number: int) -> Expr:
+    """Part ``number`` of the choice of variable ``variable``."""
+    return Expr("part", (), (variable, number))
+
+
+def ceildiv(a: ExprLike, b: ExprLike) -> Expr:
+    """a / b, rounded up; b >= 1."""
+    return _fold("ceildiv", as_expr(a), as_expr(b))
+
+
+def minimum(a: ExprLike, b: ExprLike) -> Expr:
+    """The smaller of two."""
+    return _fold("min", as_expr(a), as_expr(b))
+
+
+def maximum(a: ExprLike, b: ExprLike) -> Expr:
+    """The larger of two."""
+    return _fold("max", as_expr(a), as_expr(b))
+
+
+def where(condition: ExprLike, then: ExprLike, otherwise: ExprLike) -> Expr:
+    """``then`` where the condition is not 0, else ``otherwise``."""
+    condition, then, otherwise = as_expr(condition), as_expr(then), as_expr(otherwise)
+    if condition.constant is not None:
+        return then if condition.constant else otherwise
+    return then if then is otherwise else Expr("where", (condition, then, otherwise))
+
+
+def both(a: ExprLike, b: ExprLike) -> Expr:
+    """1 where both conditions hold (each 0 or 1)."""
+    return _fold("and", as_expr(a), as_expr(b))
+
+
+def either(a: ExprLike, b: ExprLike) -> Expr:
+    """1 where at least one condition holds (each 0 or 1)."""
+    return _fold("or", as_expr(a), as_expr(b))
+
+
+def negate(a: ExprLike) -> Expr:
+    """1 where a condition (0 or 1) does not hold."""
+    return as_expr(1) - as_expr(a)
+
+
+def product(factors: Iterable[ExprLike]) -> Expr:
+    """The product; factors of one variable are multiplied first, so that they cost one gather together."""
+    by_variables: dict[tuple[int, ...], Expr] = {}
+    for factor in map(as_expr, factors):
+        known = by_variables.get(factor.variables)
+        by_variables[factor.variables] = factor if known is None else known * factor
+    result = as_expr(1)
+    for key in sorted(by_variables, key=lambda k: (len(k), k)):
+        result = result * by_variables[key]
+    return result
+
+
+def total(terms: Iterable[ExprLike]) -> Expr:
+    """The sum; terms of one variable are added first, so that they cost one gather together."""
+    by_variables: dict[tuple[int, ...], Expr] = {}
+    for term in map(as_expr, terms):
+        known = by_variables.get(term.variables)
+        by_variables[term.variables] = term if known is None else known + term
+    result = as_expr(0)
+    for key in sorted(by_variables, key=lambda k: (len(k), k)):
+        result = result + by_variables[key]
+    return result
+
+
+def _select(condition: Int64Array, then: Int64Array, otherwise: Int64Array) -> Int64Array:
+    return np.where(condition != 0, then, otherwise)
+
+
+def _as_int(operation: Callable[..., NDArray[np.bool_]]) -> Callable[..., Int64Array]:
+    return lambda a, b: np.asarray(operation(a, b)).astype(np.int64)
+
+
+#: What each operation does to int64 arrays (or scalars).
+OPERATIONS: Final[Mapping[str, Callable[..., Int64Array]]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "floordiv": np.floor_divide,
+    "mod": np.mod,
+    "ceildiv": lambda a, b: -np.floor_divide(-a, b),
+    "min": np.minimum,
+    "max": np.maximum,
+    "eq": _as_int(np.equal),
+    "lt": _as_int(np.less),
+    "le": _as_int(np.less_equal),
+    "and": np.multiply,
+    "or": np.maximum,
+    "where": _select,
+}
+_SYMBOLS: Final = {
+    "add": "+",
+    "sub": "-",
+    "mul": "*",
+    "floordiv": "//",
+    "mod": "%",
+    "eq": "==",
+    "lt": "<",
+    "le": "<=",
+}
+#: The number on the right that changes nothing; and the operations whose sides may be swapped.
+_NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1, "ceildiv": 1, "and": 1, "or": 0}
+_COMMUTES: Final = frozenset({"add", "mul", "and", "or", "min", "max", "eq"})
+
+
+def _fold(op: str, a: Expr, b: Expr) -> Expr:
+    """An operation on two expressions, with what is known at once worked out."""
+    if a.constant is not None and b.constant is not None:
+        return as_expr(int(OPERATIONS[op](np.int64(a.constant), np.int64(b.constant))))
+    if op in _COMMUTES and a.constant is not None:
+        a, b = b, a  # constants to the right
+    if op in _NEUTRAL and b.constant == _NEUTRAL[op]:
+        return a
+    if op in ("mul", "and") and b.constant == 0:
+        return b
+    if op == "or" and b.constant == 1:
+        return b
+    if op in ("min", "max") and a is b:
+        return a
+    if op in ("eq", "le") and a is b:
+        return as_expr(1)
+    return Expr(op, (a, b))
