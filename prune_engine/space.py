@@ -35,6 +35,23 @@ class VariableKind(Enum):
     LOCATION = "location"  #: a compute location: -2 inline, -1 root, else a loop's position
 
 
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a tile variable splits: an iterator of a statement.
+
+    ``levels`` gives each part of the tile, outermost first, its place in the tiling structure: ``S0``, ``S1``,
+    ... for the spatial levels from outside, ``R0``, ``R1``, ... for the reduction levels (TVM's SSRSRS and
+    SSSRRSRS). ``is_contiguous`` says whether the iterator runs along the last dimension of what the statement
+    writes: the one that is vectorised.
+    """
+
+    statement: str
+    iterator: str
+    is_reduction: bool
+    is_contiguous: bool
+    levels: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Variable:
     """One decision of a sketch. Equal only to itself.
@@ -49,6 +66,8 @@ class Variable:
     table: Int32Array = field(repr=False)
     rows: Int32Array = field(repr=False)
     probs: NDArray[np.float64] = field(repr=False)
+    #: What a tile splits, where the adapter could tell.
+    subject: Subject | None = None
     #: Row number of each choice, filled at the first look-up; restricted copies share it.
     _numbers: dict[tuple[int, ...], int] = field(repr=False, default_factory=dict)
 
@@ -57,7 +76,13 @@ class Variable:
             array.flags.writeable = False
 
     @staticmethod
-    def of(name: str, kind: VariableKind, table: Int32Array, probs: Sequence[float] | None = None) -> Variable:
+    def of(
+        name: str,
+        kind: VariableKind,
+        table: Int32Array,
+        probs: Sequence[float] | None = None,
+        subject: Subject | None = None,
+    ) -> Variable:
         """Make a variable with every row allowed. Without ``probs`` the prior is uniform."""
         table = np.array(table, dtype=np.int32, order="C", ndmin=1) if _needs_copy(table) else table
         if table.ndim != 2 or not len(table):
@@ -65,7 +90,7 @@ class Variable:
         prior = np.full(len(table), 1.0 / len(table)) if probs is None else np.asarray(probs, dtype=np.float64)
         if prior.shape != (len(table),) or not (prior >= 0).all() or prior.sum() <= 0:
             raise ValueError(f"variable {name}: {len(table)} choices need as many probabilities >= 0")
-        return Variable(name, kind, table, np.arange(len(table), dtype=np.int32), prior / prior.sum())
+        return Variable(name, kind, table, np.arange(len(table), dtype=np.int32), prior / prior.sum(), subject)
 
     @property
     def size(self) -> int:
