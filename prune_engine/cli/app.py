@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from prune_engine import __version__
-from prune_engine.cli import plugins, run, tune
+from prune_engine.cli import plugins, profiles, run, tune
 from prune_engine.cli.streams import open_closed_streams
 from prune_engine.errors import PruneEngineError
 
@@ -27,7 +27,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     try:
         app = make_app()
-        known = {command.name for command in app.registered_commands}
+        known = {c.name for c in app.registered_commands} | {group.name for group in app.registered_groups}
         if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
             _add_plugin_commands(app)
         app(args=arguments, prog_name="prune-engine")
@@ -66,6 +66,7 @@ def make_app() -> typer.Typer:
     app.command("tune")(tune.tune)
     app.command("run")(run.run)
     app.command("plugins")(plugins.plugins)
+    app.add_typer(profiles.profiles, name="profiles")
     return app
 
 

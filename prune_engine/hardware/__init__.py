@@ -5,7 +5,7 @@ from __future__ import annotations
 from prune_engine.hardware.host import host_profile, usable_cpus
 from prune_engine.hardware.levels import level_names
 from prune_engine.hardware.loader import load_profile
-from prune_engine.hardware.registry import ProfileEntry, ProfileRegistry
+from prune_engine.hardware.registry import Choice, ProfileEntry, ProfileRegistry
 from prune_engine.hardware.schema import (
     Calibration,
     ComputeUnit,
@@ -22,6 +22,7 @@ from prune_engine.hardware.schema import (
 
 __all__ = [
     "Calibration",
+    "Choice",
     "ComputeUnit",
     "Count",
     "DeviceKind",

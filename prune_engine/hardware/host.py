@@ -7,6 +7,7 @@ import platform
 import re
 from pathlib import Path
 
+from prune_engine.hardware.levels import is_level_name, level_names
 from prune_engine.hardware.schema import (
     SCHEMA_VERSION,
     ComputeUnit,
@@ -92,13 +93,13 @@ def _base_clock(root: Path) -> Rate | None:
 
 
 def _caches(root: Path, cpus: frozenset[int]) -> list[MemoryLevel]:
-    """Data and unified caches, innermost first, of the first usable processor."""
-    by_level: dict[int, MemoryLevel] = {}
+    """Caches of the first usable processor, innermost first."""
+    by_name: dict[str, MemoryLevel] = {}
     if not cpus:
         return []
     for index in sorted((root / f"sys/devices/system/cpu/cpu{min(cpus)}/cache").glob("index*")):
-        level, size = _read(index / "level"), _bytes(_read(index / "size"))
-        if _read(index / "type") == "Instruction" or not level or not level.isdigit():
+        name, size = _level_name(_read(index / "level"), _read(index / "type")), _bytes(_read(index / "size"))
+        if not is_level_name(DeviceKind.CPU, name):
             continue
         sharing = {
             shared
@@ -109,17 +110,28 @@ def _caches(root: Path, cpus: frozenset[int]) -> list[MemoryLevel]:
                 )
             )
         }
-        line = _read(index / "coherency_line_size")
-        by_level[int(level)] = MemoryLevel(
-            name=f"l{level}",
+        by_name[name] = MemoryLevel(
+            name=name,
             scope=_scope(root, sharing, cpus),
             instances=_count(len(sharing), "sysfs", "derived") if sharing else None,
             capacity_bytes=_count(size, "sysfs") if size else None,
             bandwidth_bytes_per_sec=None,
-            line_bytes=_count(int(line), "sysfs") if line and line.isdigit() and int(line) else None,
+            line_bytes=_number(index / "coherency_line_size"),
             is_hard_limit=False,
+            ways=_number(index / "ways_of_associativity"),
         )
-    return [by_level[level] for level in sorted(by_level)]
+    return [by_name[name] for name in level_names(DeviceKind.CPU) if name in by_name]
+
+
+def _level_name(level: str | None, kind: str | None) -> str:
+    if level == "1":
+        return "l1i" if kind == "Instruction" else "l1d"
+    return f"l{level}"
+
+
+def _number(path: Path) -> Count | None:
+    text = _read(path)
+    return _count(int(text), "sysfs") if text and text.isdecimal() and int(text) else None
 
 
 def _scope(root: Path, sharing: set[frozenset[int]], cpus: frozenset[int]) -> Scope:

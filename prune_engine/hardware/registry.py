@@ -39,6 +39,14 @@ class ProfileEntry:
     error: ProfileError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A profile and, for people, where it came from."""
+
+    profile: HardwareProfile
+    reason: str
+
+
 class ProfileRegistry:
     """The profiles that can be named on this machine.
 
@@ -64,12 +72,17 @@ class ProfileRegistry:
         """Find a profile by name, alias, or path of a YAML file; ``auto`` is this machine.
 
         ``auto`` is the profile made for this processor's model if one has as many cores as we use
-        (``n_threads``, by default all usable processors), else `host_profile`. Raises ProfileError.
+        (``n_threads``, by default all usable processors), else what `prune-engine profiles probe` measured
+        here with as many threads, else `host_profile`. Raises ProfileError.
         """
+        return self.choose(name_or_path, n_threads=n_threads).profile
+
+    def choose(self, name_or_path: str, *, n_threads: int | None = None) -> Choice:
+        """Like `resolve`, with where the profile came from and, for ``auto``, why this one."""
         if name_or_path == "auto":
             return self._of_this_machine(n_threads or len(usable_cpus()))
         if _is_path(name_or_path):
-            return load_profile(Path(name_or_path))
+            return Choice(load_profile(Path(name_or_path)), f"read from {name_or_path}")
         wanted = name_or_path.lower()
         for entry in self.entries():
             aliases = entry.profile.aliases if entry.profile else ()
@@ -77,7 +90,7 @@ class ProfileRegistry:
                 if entry.error:
                     raise entry.error
                 if entry.profile:
-                    return entry.profile
+                    return Choice(entry.profile, f"{entry.layer}, {entry.origin}")
         raise self._unknown(name_or_path)
 
     def profiles(self) -> Mapping[str, HardwareProfile]:
@@ -100,7 +113,7 @@ class ProfileRegistry:
     def _search(self) -> Iterator[ProfileEntry]:
         for path in self._path_variable():
             yield from _from_path(path, PATH_VARIABLE)
-        yield from _from_path(self._user_folder or _default_user_folder(), "user")
+        yield from _from_path(self._user_folder or user_folder(), "user")
         for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: (p.name, p.value)):
             yield from _from_package(point.value, f"pack {point.name}")
         for plugin, profile in self._computed:
@@ -120,14 +133,23 @@ class ProfileRegistry:
                 )
             yield path
 
-    def _of_this_machine(self, n_threads: int) -> HardwareProfile:
+    def _of_this_machine(self, n_threads: int) -> Choice:
         model = cpu_model()
-        for profile in self.profiles().values():
-            # A profile of a whole socket says little about a slice of it: peaks and shared levels differ.
-            same_size = profile.core_count is not None and profile.core_count.value == n_threads
-            if same_size and any(re.search(p, model) for p in profile.cpu_model_patterns):
-                return profile
-        return host_profile(n_threads)
+        # A profile of a whole socket says little about a slice of it: peaks and shared levels differ.
+        fitting = [
+            profile
+            for profile in self.profiles().values()
+            if profile.core_count is not None and profile.core_count.value == n_threads
+        ]
+        for profile in fitting:
+            if any(re.search(pattern, model) for pattern in profile.cpu_model_patterns):
+                return Choice(profile, f"made for this processor, {model}")
+        for profile in fitting:
+            probe = profile.probe
+            if probe and (probe.cpu_model, probe.n_threads) == (model, n_threads):
+                return Choice(profile, f"measured on this machine at {probe.measured_at}")
+        remedy = f"`prune-engine profiles probe --threads {n_threads}` measures the rest"
+        return Choice(host_profile(n_threads), f"what the operating system says; {remedy}")
 
     def _unknown(self, name: str) -> ProfileError:
         names = sorted(self.profiles())
@@ -147,7 +169,8 @@ def _is_path(text: str) -> bool:
     return os.sep in text or text.endswith((".yaml", ".yml"))
 
 
-def _default_user_folder() -> Path:
+def user_folder() -> Path:
+    """Where a user's own profiles lie, and those that were measured."""
     import platformdirs  # only those who look for a profile pay for it
 
     return Path(platformdirs.user_config_path("prune_engine")) / "profiles"

@@ -19,7 +19,7 @@ def cpuinfo(root: Path, **entries: str) -> None:
 def cache(root: Path, cpu: int, index: int, level: int, kind: str, size: str, shared: str) -> None:
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
     folder.mkdir(parents=True)
-    entries = {"level": level, "type": kind, "size": size, "shared_cpu_list": shared, "coherency_line_size": 64}
+    entries = {"level": level, "type": kind, "size": size, "shared_cpu_list": shared, "coherency_line_size": 64, "ways_of_associativity": 8}
     for name, value in entries.items():
         (folder / name).write_text(f"{value}\n")
 
@@ -48,11 +48,13 @@ def test_caches_with_scope_and_instances(two_clusters: Path) -> None:
         for m in profile.memory[:-1]
     }
     assert caches == {
-        "l1": (Scope.CORE, 4, 32 << 10),  # the data cache, not the instruction cache beside it
+        "l1i": (Scope.CORE, 4, 64 << 10),
+        "l1d": (Scope.CORE, 4, 32 << 10),
         "l2": (Scope.CORE, 4, 1 << 20),
         "l3": (Scope.CLUSTER, 2, 32 << 20),
     }
-    assert profile.value("memory.l1.line_bytes") == 64
+    assert profile.value("memory.l1d.line_bytes") == 64
+    assert profile.value("memory.l2.ways") == 8
     assert profile.value("core_count") == 4
     assert profile.description == "ACME 9000"
 
@@ -105,7 +107,7 @@ def test_nothing_is_invented(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "?", "K", "64KB", "-1"])
 def test_odd_sizes_are_unknown(tmp_path: Path, text: str) -> None:
     cache(tmp_path, 0, 0, 1, "Data", text, "0")
-    assert host_profile(1, root=tmp_path, cpus=frozenset({0})).value("memory.l1.capacity_bytes") is None
+    assert host_profile(1, root=tmp_path, cpus=frozenset({0})).value("memory.l1d.capacity_bytes") is None
 
 
 def test_this_machine_is_described_the_same_each_time() -> None:

@@ -1,0 +1,186 @@
+"""`prune-engine profiles`: the hardware profiles there are, what they say, and a measured one of this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from prune_engine.cli.streams import say
+
+if TYPE_CHECKING:
+    from prune_engine.hardware import HardwareProfile, ProfileEntry, ProfileRegistry
+
+profiles = typer.Typer(
+    name="profiles",
+    help="Hardware profiles: list, show, check and compare them, or measure this machine.",
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+_Threads = Annotated[
+    int | None, typer.Option(min=1, help="Threads that kernels run on.", show_default="usable cores")
+]
+_NAME = "Name or alias of a profile, a YAML file, or auto."
+
+
+@profiles.command("list")
+def list_profiles(as_json: _Json = False) -> None:
+    """List all profiles in search order: the first of a name hides those after it."""
+    from prune_engine.cli.profile_tables import print_entries
+
+    entries = _registry().entries()
+    if as_json:
+        typer.echo(json.dumps([_entry_record(entry) for entry in entries], indent=2))
+    else:
+        print_entries(entries)
+
+
+@profiles.command("show")
+def show(
+    name: Annotated[str, typer.Argument(help=_NAME, show_default=False)],
+    threads: _Threads = None,
+    as_json: _Json = False,
+) -> None:
+    """Print every number of a profile with unit and source; what nobody published is unknown."""
+    from prune_engine.cli.options import threads_or_default
+    from prune_engine.cli.profile_tables import print_profile
+
+    choice = _registry().choose(name, n_threads=threads_or_default(threads))
+    if as_json:
+        record = choice.profile.model_dump(mode="json", exclude_unset=True)
+        typer.echo(json.dumps({**record, "digest": choice.profile.digest(), "found": choice.reason}, indent=2))
+    else:
+        print_profile(choice)
+
+
+@profiles.command("check")
+def check(files: Annotated[list[Path], typer.Argument(help="YAML files, or folders of them.")]) -> None:
+    """Check profiles of one's own: all mistakes are told; the exit code is 2 if there are any."""
+    from prune_engine.errors import ProfileError
+    from prune_engine.hardware import load_profile
+    from prune_engine.hardware.fields import number_rows
+
+    n_broken = 0
+    for file in _yaml_files(files):
+        try:
+            profile = load_profile(file)
+        except ProfileError as error:
+            n_broken += 1
+            say(f"error: {error}")
+        else:
+            rows = number_rows(profile)
+            n_unknown = sum(row.value is None for row in rows)
+            typer.echo(f"{file}: ok, {profile.name}: {len(rows) - n_unknown} numbers, {n_unknown} unknown")
+    if n_broken:
+        raise typer.Exit(ProfileError.exit_code)
+
+
+@profiles.command("diff")
+def diff(
+    a: Annotated[str, typer.Argument(help=_NAME, show_default=False)],
+    b: Annotated[str, typer.Argument(help=_NAME, show_default=False)],
+    threads: _Threads = None,
+    as_json: _Json = False,
+) -> None:
+    """Compare two profiles: each field that differs, both values, and B divided by A."""
+    from prune_engine.cli.options import threads_or_default
+    from prune_engine.cli.profile_tables import print_differences
+    from prune_engine.hardware.fields import differences
+
+    registry, n_threads = _registry(), threads_or_default(threads)
+    first, second = (registry.resolve(name, n_threads=n_threads) for name in (a, b))
+    rows = differences(first, second)
+    if as_json:
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+    else:
+        print_differences(first.name, second.name, rows)
+
+
+@profiles.command("probe")
+def probe(
+    threads: _Threads = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write.", show_default="in the user's profile folder")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
+    as_json: _Json = False,
+) -> None:
+    """Measure this machine (about 10 seconds; leave it idle) and write a profile that `auto` then takes.
+
+    Measured are the peak rates of float32, float64 and int8, the read bandwidth of each memory level and the
+    cost of a parallel region, all with kernels that TVM compiles.
+    """
+    from datetime import datetime, timezone
+
+    from prune_engine.cli.options import threads_or_default
+    from prune_engine.cli.profile_tables import print_profile
+    from prune_engine.hardware import Choice, host_profile
+    from prune_engine.hardware.probe import probe_host
+    from prune_engine.hardware.registry import user_folder
+    from prune_engine.hardware.writer import write_profile
+    from prune_engine.metaschedule.probe_kernels import ProbeKernels
+
+    n_threads = threads_or_default(threads)
+    limits = host_profile(n_threads).limits
+    sizes = {
+        name: limit.value
+        for name, limit in (
+            ("vector_bytes", limits.vector_bytes),
+            ("vector_registers", limits.vector_registers),
+        )
+        if limit
+    }
+    profile = probe_host(
+        ProbeKernels(n_threads, **sizes),
+        measured_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        say=(lambda _: None) if quiet else say,
+    )
+    path = out or user_folder() / f"{profile.name}.yaml"
+    write_profile(profile, path, "Written by `prune-engine profiles probe`. Delete it to forget the measurement.")
+    if as_json:
+        record = profile.model_dump(mode="json", exclude_unset=True)
+        typer.echo(json.dumps({**record, "digest": profile.digest(), "file": str(path)}, indent=2))
+    else:
+        print_profile(Choice(profile, f"measured now, written to {path}"))
+
+
+def _registry() -> ProfileRegistry:
+    """All profiles, those that plugins compute too; a plugin that fails is told and left out."""
+    from prune_engine.config import EngineConfig
+    from prune_engine.hardware import HardwareProfile, ProfileRegistry
+    from prune_engine.plugins import PluginHost
+
+    host = PluginHost(EngineConfig())
+    host.load()
+    collected = host.collect("register_hardware_profiles")
+    for record in host.records:
+        if record.status.value == "failed":
+            say(f"plugin {record.name} is left out: {record.detail}")
+    return ProfileRegistry([(name, item) for name, item in collected if isinstance(item, HardwareProfile)])
+
+
+def _entry_record(entry: ProfileEntry) -> dict[str, object]:
+    profile: HardwareProfile | None = entry.profile
+    return {
+        "name": entry.name,
+        "layer": entry.layer,
+        "origin": entry.origin,
+        "kind": profile.kind.value if profile else None,
+        "description": profile.description if profile else None,
+        "aliases": list(profile.aliases) if profile else [],
+        "digest": profile.digest() if profile else None,
+        "error": str(entry.error) if entry.error else None,
+    }
+
+
+def _yaml_files(paths: list[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else []
+        found += inside or [path]
+    return found
