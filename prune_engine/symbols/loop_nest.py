@@ -66,7 +66,7 @@ class Iterator:
     """A statement's iterator (block variable): domain [0, extent), reduction or spatial, sum of its terms."""
 
     name: str
-    extent: int
+    extent: Expr
     is_reduction: bool
     terms: tuple[Term, ...]
 
