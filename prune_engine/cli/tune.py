@@ -27,7 +27,9 @@ _DEFAULT_SECS = 300.0
 
 
 def tune(
-    model: Annotated[Path, typer.Argument(help="The ONNX file.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="The ONNX file, or a workload such as gemm:512x512x512.", show_default=False)
+    ],
     out: Annotated[
         Path | None,
         typer.Option(rich_help_panel=_OUTPUT, help="Folder for the result.", show_default="tuned/MODEL"),
@@ -128,6 +130,7 @@ def tune(
     )
     from prune_engine.config import EngineConfig
     from prune_engine.metaschedule.tune import TuneRequest, tune_model
+    from prune_engine.metaschedule.workloads.loading import SourceKind, result_name, source_kind
 
     config = EngineConfig.of(
         n_trials=trials,
@@ -144,10 +147,11 @@ def tune(
         strict=strict,
     )
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
-    shapes, dims = ask_for_open_dimensions(model, shapes, dims)
+    if source_kind(str(model)) is SourceKind.ONNX:
+        shapes, dims = ask_for_open_dimensions(model, shapes, dims)
     request = TuneRequest(
         model_path=model,
-        out_dir=out or Path("tuned") / model.stem,
+        out_dir=out or Path("tuned") / result_name(str(model)),
         n_threads=threads_or_default(threads),
         config=config,
         target=target,

@@ -127,10 +127,10 @@ class ModelComparison:
 
 @dataclass(frozen=True, slots=True)
 class TimingRequest:
-    """What the worker process is asked; paths as text."""
+    """What the worker process is asked; paths as text. ``onnx`` is None for kernels that come from elsewhere."""
 
     artifacts: Mapping[str, str]
-    onnx: str
+    onnx: str | None
     n_threads: int
     seed: int
     n_rounds: int
@@ -161,7 +161,7 @@ def time_models(
         onnx.write_bytes(model.onnx_bytes)
         request = TimingRequest(
             {name: str(Path(path).resolve()) for name, path in dirs.items()},
-            str(onnx),
+            str(onnx) if model.onnx_bytes else None,
             n_threads,
             seed,
             n_rounds,

@@ -93,6 +93,8 @@ def _answer(request: TimingRequest, announce: Callable[[str], None]) -> dict[str
 
 
 def _open_reference(request: TimingRequest) -> tuple[Reference | None, str | None]:
+    if request.onnx is None:
+        return None, "there is no ONNX model of it"
     try:
         return Reference(Path(request.onnx), request.n_threads), None
     except NoReferenceError as error:

@@ -1,4 +1,4 @@
-"""From an ONNX file to a tuned artefact: import, tune, apply, compile, check, compare."""
+"""From an ONNX file or a workload to a tuned artefact: import, tune, apply, compile, check, compare."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest:
-    """Everything `tune` needs. ``n_threads`` is both what is tuned for and what the artefact runs on."""
+    """Everything `tune` needs. ``n_threads`` is both what is tuned for and what the artefact runs on.
+
+    ``model_path`` may also be a workload name or a file of kernels: see workloads.loading.
+    """
 
     model_path: Path
     out_dir: Path
@@ -77,10 +80,10 @@ def tune_model(
     Raises the errors of each step: ModelImportError, TargetError, ConfigError, StoreError, OutputError,
     MeasureServerError, NothingMeasuredError (after the store was written) and NumericsError.
     """
-    from prune_engine.metaschedule.onnx_files import check_readable
+    from prune_engine.metaschedule.workloads.loading import check_source
 
     observer = observer or SilentObserver()
-    check_readable(request.model_path)  # before anything that takes seconds
+    check_source(str(request.model_path))  # before anything that takes seconds
     _check_writable(request.out_dir)
     host = PluginHost(request.config)
     host.register(_FailureTeller(observer), "prune-engine tune")
@@ -217,9 +220,9 @@ def _workbench(request: TuneRequest, target: str, profile: HardwareProfile) -> T
 
 
 def _import(request: TuneRequest, target: str) -> ImportedModel:
-    from prune_engine.metaschedule.importers import import_onnx
+    from prune_engine.metaschedule.workloads.loading import load_model
 
-    model = import_onnx(request.model_path, target=target, shapes=request.shapes, dims=request.dims)
+    model = load_model(str(request.model_path), target, shapes=request.shapes, dims=request.dims)
     if not model.tasks:
         raise ModelImportError(
             "nothing to tune: the model has no kernel",

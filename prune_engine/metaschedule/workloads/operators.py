@@ -12,8 +12,8 @@ from prune_engine.metaschedule.workloads.syntax import Sizes
 SUM_TYPES = {
     "f32": ("float32", "float32", "float32"),
     "f64": ("float64", "float64", "float64"),
-    "f16": ("float16", "float16", "float32"),
-    "f16-f16": ("float16", "float16", "float16"),
+    "f16": ("float16", "float16", "float16"),
+    "f16-f32": ("float16", "float16", "float32"),
     "i8": ("int8", "int8", "int32"),
     "u8": ("uint8", "int8", "int32"),
 }
