@@ -87,8 +87,8 @@ def compacted_buffers(mod: Any, *, is_gpu: bool) -> tuple[TirBuffer, ...]:
 
 
 def buffer_bytes(buffer: TirBuffer) -> int:
-    """Bytes of a buffer as the verifier counts them."""
-    return math.prod(buffer.shape) * _dtype_bytes(buffer.dtype)
+    """Bytes of a buffer, padding included."""
+    return buffer.n_elements * _dtype_bytes(buffer.dtype)
 
 
 def lower_for_gpu(mod: Any, target: str) -> LoweredModules:

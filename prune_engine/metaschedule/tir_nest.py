@@ -6,6 +6,7 @@ the same schedule is compared with, so it reports what stands there and derives 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,12 +20,21 @@ _ITER_KINDS = {0: "S", 2: "R"}  # tvm.tirx.IterVar.DataPar, CommReduce
 
 @dataclass(frozen=True, slots=True)
 class TirBuffer:
-    """A buffer that a block allocates. ``shape`` is as declared: lowering compacts it later."""
+    """A buffer that a block allocates. ``shape`` is as declared: lowering compacts it later.
+
+    ``strides`` are in elements, empty where rows follow one another without padding.
+    """
 
     name: str
     scope: str
     dtype: str
     shape: tuple[int, ...]
+    strides: tuple[int, ...] = ()
+
+    @property
+    def n_elements(self) -> int:
+        """Elements it takes up, padding included."""
+        return self.strides[0] * self.shape[0] if self.strides else math.prod(self.shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,16 +220,21 @@ class _Reader:
 def buffer_of(variable: Any) -> TirBuffer:
     """A buffer variable of TVM as values. Raises SpaceError for a shape that is not constant."""
     declared = variable.ty
-    shape = tuple(integer_of(axis) for axis in declared.shape)
     name = str(variable.name)
-    if None in shape:
-        raise SpaceError("a buffer of unknown shape", who=f"buffer {name}", got=list(declared.shape))
     return TirBuffer(
         name,
         str(declared.storage_scope) or "global",
         str(declared.dtype.dtype),
-        tuple(int(axis) for axis in shape if axis is not None),
+        _constants(declared.shape, name),
+        _constants(declared.strides, name),
     )
+
+
+def _constants(lengths: Any, buffer: str) -> tuple[int, ...]:
+    values = tuple(number for number in map(integer_of, lengths) if number is not None)
+    if len(values) != len(lengths):
+        raise SpaceError("a buffer of unknown size", who=f"buffer {buffer}", got=list(lengths))
+    return values
 
 
 def _loop(loop: Any) -> TirLoop:
