@@ -60,17 +60,19 @@ def kernels_of_json(path: Path) -> list[Kernel]:
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """Run a file as a module, with TVMScript's names in reach."""
-    from tvm.script.parser.core.entry import _default_globals
+    """Run a file as a module, with TVMScript's usual names in reach and modules beside it importable."""
+    import tvm
+    from tvm.script import ir, relax, tirx
 
     spec = importlib.util.spec_from_file_location(_MODULE_NAME, path)
     if spec is None or spec.loader is None:
         raise ModelImportError("this is no Python file", who=str(path), expected="a name that ends in .py")
     module = importlib.util.module_from_spec(spec)
-    given = _default_globals()
+    given = {"tvm": tvm, "I": ir, "R": relax, "T": tirx}
     vars(module).update(given)
     sys.modules[_MODULE_NAME] = module  # inspect looks for the source of a class there
-    # A name in the user's folder must not be written to for our sake.
+    sys.path.insert(0, str(path.parent.resolve()))
+    # Nothing is to be written into the user's folder.
     wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
         with captured_stderr() as captured:
@@ -85,6 +87,7 @@ def _run(path: Path) -> dict[str, Any]:
     finally:
         sys.dont_write_bytecode = wrote_bytecode
         sys.modules.pop(_MODULE_NAME, None)
+        sys.path.remove(str(path.parent.resolve()))
     return {name: value for name, value in vars(module).items() if value is not given.get(name)}
 
 
@@ -117,7 +120,7 @@ def _of_json(text: str) -> Iterator[Kernel]:
             mod = Workload.from_json(json.loads(line)).mod
         except Exception as error:
             raise ValueError(f"line {number}: {_first_line(error)}") from error
-        yield from (Kernel(f"{kernel.name}_{number}", kernel.func) for kernel in _of_module(mod))
+        yield from (Kernel(f"workload_{number}", kernel.func) for kernel in _of_module(mod))
 
 
 def _unique(kernels: list[Kernel], path: Path) -> list[Kernel]:

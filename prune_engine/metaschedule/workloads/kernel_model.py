@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -93,19 +94,24 @@ def _prefixed(prefixes: Sequence[str], groups: Sequence[tuple[TensorInfo, ...]])
 def _parts(kernel: Kernel, source: Path) -> _Parts:
     """Which parameters are inputs and which outputs."""
     func: Any = kernel.func
-    tensors = [_tensor(param, kernel, source) for param in func.params]
+    tensors = _distinct([_tensor(param, kernel, source) for param in func.params])
     written = _written(func, kernel, source)
-    first = next((i for i, t in enumerate(tensors) if t.name in written), len(tensors))
-    outputs = tensors[first:]
-    if not outputs or any(t.name not in written for t in outputs):
+    first = min(written, default=len(tensors))
+    if not written or written != set(range(first, len(tensors))):
+        uses = (f"{t.name} ({'written' if i in written else 'read'})" for i, t in enumerate(tensors))
         raise ModelImportError(
             f"the outputs of kernel {kernel.name!r} are not its last parameters",
             who=str(source),
-            got=", ".join(f"{t.name} ({'written' if t.name in written else 'read'})" for t in tensors)
-            or "no parameters",
+            got=", ".join(uses) or "no parameters",
             expected="parameters that are only read, then at least one that is written",
         )
-    return _Parts(tuple(tensors[:first]), tuple(outputs))
+    return _Parts(tuple(tensors[:first]), tuple(tensors[first:]))
+
+
+def _distinct(tensors: Sequence[TensorInfo]) -> list[TensorInfo]:
+    """Inputs are given by name: parameters of one name get numbers."""
+    counts = Counter(tensor.name for tensor in tensors)
+    return [replace(t, name=f"{t.name}_{i}") if counts[t.name] > 1 else t for i, t in enumerate(tensors)]
 
 
 def _tensor(param: Any, kernel: Kernel, source: Path) -> TensorInfo:
@@ -120,28 +126,28 @@ def _tensor(param: Any, kernel: Kernel, source: Path) -> TensorInfo:
         ) from error
 
 
-def _written(func: Any, kernel: Kernel, source: Path) -> set[str]:
-    """Names of the parameters that are written. Raises for one that is read before it is first written."""
+def _written(func: Any, kernel: Kernel, source: Path) -> set[int]:
+    """Positions of the parameters that are written. Raises for one that is read before it is first written."""
     tvm = import_tvm()
     import tvm_ffi
 
     blocks: list[Any] = []
     tvm_ffi.structural_walk(func.body, (tvm.s_tir.SBlock, blocks.append), order="pre")
-    seen: set[str] = set()
+    written: set[int] = set()
     for block in blocks:
-        read = {name for region in block.reads for name in _named(func, region)}
-        for name in [name for region in block.writes for name in _named(func, region)]:
-            if name in read and block.init is None and name not in seen:
+        read = {i for region in block.reads for i in _positions(func, region)}
+        for position in [i for region in block.writes for i in _positions(func, region)]:
+            if position in read and block.init is None and position not in written:
                 raise ModelImportError(
-                    f"kernel {kernel.name!r} changes parameter {name} in place",
+                    f"kernel {kernel.name!r} changes parameter {func.params[position].name} in place",
                     who=str(source),
                     expected="outputs that are written before they are read",
                     remedy="Let it write to a parameter of its own.",
                 )
-            seen.add(name)
-    return seen
+            written.add(position)
+    return written
 
 
-def _named(func: Any, region: Any) -> list[str]:
-    """The parameter that a region belongs to, if it does."""
-    return [str(param.name) for param in func.params if param.same_as(region.source)]
+def _positions(func: Any, region: Any) -> list[int]:
+    """Where the parameter is that a region belongs to, if it does."""
+    return [i for i, param in enumerate(func.params) if param.same_as(region.source)]

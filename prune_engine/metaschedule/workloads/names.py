@@ -85,12 +85,18 @@ class Workload:
 
 def looks_like_name(text: str) -> bool:
     """Whether the text can only be meant as a workload name: it has the form, right or wrong in what it says."""
-    return operator_of(text) is not None and "/" not in text
+    return _operator_name(text) is not None and "/" not in text
+
+
+def _operator_name(text: str) -> str | None:
+    """What stands where the operator stands; a bare operator is a name that lacks the rest."""
+    bare = text.strip().lower()
+    return bare if bare in OPERATORS else operator_of(text)
 
 
 def parse_workload(text: str) -> Workload:
     """Read a workload name. Raises ConfigError, which shows the grammar of the operator and an example."""
-    name = operator_of(text)
+    name = _operator_name(text)
     if name is None or name not in OPERATORS:
         raise _unknown_operator(text, name)
     operator = OPERATORS[name]
@@ -244,13 +250,14 @@ def _check_memory(tensors: Sequence[Tensor], temporaries: Sequence[Tensor]) -> N
 
 def _error(operator: Operator, text: str, problem: str, got: object, known: Sequence[str] = ()) -> ConfigError:
     close = difflib.get_close_matches(str(got), known, n=1)
-    listed = f" Known here: {', '.join(known)}." if known else ""
+    remedies = [f"Did you mean {close[0]}?"] if close else []
+    remedies += [f"Known here: {', '.join(known)}."] if known else []
     return ConfigError(
         problem,
         who=f"workload {_quoted(text)}",
         got=got,
         expected=f"{operator.grammar}, as in {operator.example}",
-        remedy=(f"Did you mean {close[0]}?" if close else "") + listed or None,
+        remedy=" ".join(remedies) or None,
     )
 
 
