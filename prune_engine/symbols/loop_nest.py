@@ -59,6 +59,8 @@ class Term:
     over: tuple[tuple[int, Expr], ...]
     divisor: Expr
     modulus: Expr
+    #: (divisor, modulus) of each loop in ``over`` that stands for one digit of itself; empty: whole loops.
+    digits: tuple[tuple[Expr, Expr], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,13 @@ def extent_if(loop: Loop, kinds: Collection[LoopKind]) -> Expr:
 def term_span(term: Term, loops: tuple[Loop, ...], varying: Iterable[int]) -> Expr:
     """How many values a term's digit takes while the loops numbered in ``varying`` run."""
     inside = set(varying)
-    flat = total(stride * (loops[number].extent - 1) for number, stride in term.over if number in inside) + 1
+    digits = term.digits or [None] * len(term.over)
+    flat = 1 + total(
+        stride
+        * ((minimum(ceildiv(loops[number].extent, digit[0]), digit[1]) if digit else loops[number].extent) - 1)
+        for (number, stride), digit in zip(term.over, digits, strict=True)
+        if number in inside
+    )
     return minimum(term.modulus, ceildiv(flat, term.divisor))
 
 
