@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
-from prune_engine.verdicts import Verdict
+from prune_engine.verdicts import Stage, Verdict
 
 
 def explain_verdicts(task: TuningTask, verdicts: Sequence[Verdict]) -> list[str]:
@@ -39,7 +39,10 @@ def _sentence(verdict: Verdict) -> str:
         text = f"Candidate {verdict.candidate_id} was"
     else:
         text = f"{verdict.count} candidate{'s were' if verdict.count != 1 else ' was'}"
-    text += f" {verdict.outcome.value} by {verdict.strategy} ({verdict.stage.value}): {verdict.reason}"
+    text += f" {verdict.outcome.value} by {verdict.strategy} ({verdict.stage.value}): "
+    if verdict.count > 1 and verdict.stage is Stage.RULE and verdict.evidence:
+        text += "for example, "  # the reason is that of the first of them
+    text += verdict.reason
     if verdict.evidence:
         text += " (" + ", ".join(f"{name} {value:.6g}" for name, value in verdict.evidence.items()) + ")"
     return text + "."

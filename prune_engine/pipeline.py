@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,8 +19,10 @@ from prune_engine import contracts
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
+from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pool import NOT_AUDITED, Auditee, Pool, joined
+from prune_engine.reasons import CandidateSymbols, reason_of
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import DraftScorer, Rule, SelectionPool, Selector, Strategy, Verifier
 from prune_engine.verdicts import (
@@ -43,7 +45,8 @@ class PruneResult:
     """What survives a round, best first, with the reason each is measured, and a verdict on all that does not.
 
     Every candidate proposed is counted exactly once: by a verdict that is DROPPED or SKIPPED, or by one of
-    SELECT that is KEPT. An audit that is measured has a KEPT verdict of what dropped it besides.
+    SELECT that is KEPT. An audit that is measured has a KEPT verdict of what dropped it besides. ``funnel``
+    has a step for every strategy that was asked, also for one that dropped nothing.
     """
 
     candidates: tuple[Candidate, ...]
@@ -52,10 +55,15 @@ class PruneResult:
     n_proposed: int
     n_unseen: int
     seconds: float
+    funnel: tuple[FunnelStep, ...] = ()
 
 
 class Pipeline:
-    """The strategies in the engine's order. Between rounds it remembers only which of them failed."""
+    """The strategies in the engine's order.
+
+    Between rounds it remembers only which of them failed, and the reason each rule gave for its first drop
+    of each task: verdicts of one reason add up in a store, so a count has one reason for the whole run.
+    """
 
     def __init__(
         self,
@@ -74,6 +82,8 @@ class Pipeline:
         self._draft_scorer, self._verifier, self._selector = draft_scorer, verifier, selector
         self._profile, self._config, self._on_failure = profile, config, on_failure
         self._aside: set[str] = set()
+        #: (rule, task) -> reason and evidence of the first candidate it dropped.
+        self._first_reasons: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
 
     def is_active(self, strategy: Strategy) -> bool:
         """Whether a strategy is still used: it never failed."""
@@ -84,23 +94,34 @@ class Pipeline:
         self._aside.add(strategy.name)
         self._on_failure(strategy, error)
 
-    def restrict(self, space: DesignSpace) -> tuple[DesignSpace, tuple[Verdict, ...]]:
-        """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something."""
+    def restrict(self, space: DesignSpace, funnel: Funnel | None = None) -> tuple[DesignSpace, tuple[Verdict, ...]]:
+        """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something.
+
+        ``funnel`` is given a step for each rule that overrides ``restrict``.
+        """
         verdicts: list[Verdict] = []
         for rule in filter(self.is_active, self._rules):
+            if type(rule).restrict is Rule.restrict:
+                continue
+            started = time.perf_counter()
             try:
                 cut = rule.restrict(space, self._profile)
-                if cut is None:
-                    continue
-                smaller = space.restrict(contracts.check_restriction(rule.name, cut, space))
+                smaller = space
+                if cut is not None:
+                    smaller = space.restrict(contracts.check_restriction(rule.name, cut, space))
             except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
                 self.set_aside(rule, error)
                 continue
+            seconds = time.perf_counter() - started
+            if funnel is not None:
+                step = FunnelStep(Stage.TASK_SPACE, rule.name, space.size, smaller.size, seconds, rule.kind)
+                funnel.add(step)
             if smaller.size < space.size:
                 evidence = {"size_before": float(space.size), "size_after": float(smaller.size)}
                 dropped = min(space.size - smaller.size, 2**62)
+                reason, _ = self._reason(rule, {})
                 verdicts.append(
-                    Verdict(Stage.TASK_SPACE, rule.name, Outcome.DROPPED, rule.name, dropped, None, evidence)
+                    Verdict(Stage.TASK_SPACE, rule.name, Outcome.DROPPED, reason, dropped, None, evidence)
                 )
             space = smaller
         return space, tuple(verdicts)
@@ -115,6 +136,7 @@ class Pipeline:
     ) -> PruneResult:
         """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before."""
         started = time.perf_counter()
+        funnel = Funnel()
         batches = _without_repeats((*seeds, *proposals), seen)
         n_proposed = sum(len(b) for b in (*proposals, *seeds))
         n_unseen = sum(map(len, batches))
@@ -122,17 +144,19 @@ class Pipeline:
         if n_unseen < n_proposed:
             reason = "measured before, or proposed twice"
             verdicts.append(Verdict(Stage.RULE, "engine", Outcome.SKIPPED, reason, n_proposed - n_unseen))
-        pool = self._masked(batches, len(seeds), rng, verdicts)
-        pool = self._drafted(pool, rng, verdicts)
-        choice = _read_only(self._verified(pool))
-        selection = self._selected(choice, k, rng)
+        pool = self._masked(batches, len(seeds), rng, verdicts, funnel)
+        pool = self._drafted(pool, rng, verdicts, funnel)
+        choice = _read_only(self._verified(pool, funnel))
+        selection = self._selected(choice, k, rng, funnel)
         candidates = tuple(pool.candidate(i) for i in selection.indices)
-        verdicts += _kept(self._selector.name, pool, choice, selection, candidates)
+        verdicts += self._kept(pool, choice, selection, candidates)
         if left := len(pool) - len(candidates):
             reason = "not among the chosen"
             verdicts.append(Verdict(Stage.SELECT, self._selector.name, Outcome.SKIPPED, reason, left))
         seconds = time.perf_counter() - started
-        return PruneResult(candidates, selection.reasons, tuple(verdicts), n_proposed, n_unseen, seconds)
+        return PruneResult(
+            candidates, selection.reasons, tuple(verdicts), n_proposed, n_unseen, seconds, funnel.steps
+        )
 
     def fitness(self, batch: CandidateBatch) -> Float64Array | None:
         """What an explorer may climb on: the trained verifier, else the draft, else None."""
@@ -151,6 +175,7 @@ class Pipeline:
         n_seeds: int,
         rng: np.random.Generator,
         verdicts: list[Verdict],
+        funnel: Funnel,
     ) -> Pool:
         """Stage 2. Seeds pass heuristics, never a LEGALITY rule."""
         kept: list[NDArray[np.int64]] = []
@@ -162,20 +187,47 @@ class Pipeline:
             audit = np.full(len(batch), NOT_AUDITED)
             for position, rule in enumerate(self._rules):
                 is_guess = rule.kind is RuleKind.HEURISTIC
-                if not self.is_active(rule) or not alive.any() or (number < n_seeds and is_guess):
+                n_in = int(alive.sum())
+                if not self.is_active(rule) or not n_in or (number < n_seeds and is_guess):
                     continue
+                if type(rule).mask is Rule.mask:
+                    continue
+                started = time.perf_counter()
                 dropped = self._dropped_by(rule, batch, alive)
+                seconds = time.perf_counter() - started
                 alive &= ~dropped
+                n_out, n_audits = int(alive.sum()), 0
+                if n_out < n_in:
+                    self._remember_reason(rule, batch, int(dropped.argmax()))
                 if is_guess:  # a share of what a guess drops is measured all the same
                     spared = dropped & self._audit_draw(len(batch), rng)
                     audit[spared] = position
                     dropped &= ~spared
+                    n_audits = int(spared.sum())
                 n_dropped[rule.name] += int(dropped.sum())
+                funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, n_out, seconds, rule.kind, n_audits))
             rows = np.flatnonzero(alive | (audit != NOT_AUDITED))
             kept.append(rows)
             audits.append(audit[rows])
-        verdicts += [Verdict(Stage.RULE, name, Outcome.DROPPED, name, n) for name, n in n_dropped.items() if n]
+        for name, n in n_dropped.items():
+            if n:
+                reason, evidence = self._first_reasons[name, batches[0].space.task.task_id]
+                verdicts.append(Verdict(Stage.RULE, name, Outcome.DROPPED, reason, n, None, evidence))
         return joined(batches, kept, audits, n_seeds, auditees)
+
+    def _remember_reason(self, rule: Rule, batch: CandidateBatch, row: int) -> None:
+        """Note why a rule dropped a candidate, if it is the first of the task that it drops."""
+        key = rule.name, batch.space.task.task_id
+        if key not in self._first_reasons:
+            self._first_reasons[key] = self._reason(rule, CandidateSymbols(batch, row))
+
+    def _reason(self, rule: Rule, symbols: Mapping[str, float]) -> tuple[str, dict[str, float]]:
+        """A rule's reason and what it read, or just its name if it cannot say: its mask holds all the same."""
+        try:
+            return reason_of(rule, symbols, self._profile)
+        except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
+            self._on_failure(rule, error)
+            return rule.name, {}
 
     def _dropped_by(self, rule: Rule, batch: CandidateBatch, alive: BoolArray) -> BoolArray:
         try:
@@ -188,11 +240,12 @@ class Pipeline:
     def _audit_draw(self, n: int, rng: np.random.Generator) -> BoolArray:
         return rng.random(n) < self._config.audit_fraction
 
-    def _drafted(self, pool: Pool, rng: np.random.Generator, verdicts: list[Verdict]) -> Pool:
+    def _drafted(self, pool: Pool, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel) -> Pool:
         """Stage 3: the best ``draft_size`` by draft score; audits and seeds always stay."""
         scorer = self._draft_scorer
         if scorer is None or not self.is_active(scorer) or len(pool) <= self._config.draft_size:
             return pool
+        started = time.perf_counter()
         scores = pool.score(self._draft_scores)
         if scores is None:
             return pool
@@ -205,6 +258,9 @@ class Pipeline:
             reason, n = "below the draft list", len(dropped) - len(spared)
             verdicts.append(Verdict(Stage.DRAFT, scorer.name, Outcome.DROPPED, reason, n))
         kept = np.sort(np.concatenate([ranked[:size], spared]))
+        seconds = time.perf_counter() - started
+        n_out = len(kept) - len(spared)
+        funnel.add(FunnelStep(Stage.DRAFT, scorer.name, len(pool), n_out, seconds, n_audits=len(spared)))
         return pool.audited(spared, (Stage.DRAFT, scorer.name)).take(kept)
 
     def _draft_scores(self, batch: CandidateBatch) -> Float64Array | None:
@@ -217,8 +273,9 @@ class Pipeline:
             self.set_aside(scorer, error)
             return None
 
-    def _verified(self, pool: Pool) -> SelectionPool:
+    def _verified(self, pool: Pool, funnel: Funnel) -> SelectionPool:
         """Stage 4: scores and degradation probabilities; the draft's scores until there is a trained model."""
+        started = time.perf_counter()
         degradations: list[Float64Array] = []
 
         def score(batch: CandidateBatch) -> Float64Array | None:
@@ -239,6 +296,9 @@ class Pipeline:
         else:
             scores = pool.score(self._draft_scores)
         is_trained = scores is not None and len(pool) > 0
+        if self._verifier is not None:
+            seconds = time.perf_counter() - started
+            funnel.add(FunnelStep(Stage.VERIFY, self._verifier.name, len(pool), len(pool), seconds))
         return SelectionPool(
             scores=np.ones(len(pool)) if scores is None else scores,
             degradation_prob=np.zeros(len(pool)) if probs is None else probs,
@@ -247,8 +307,15 @@ class Pipeline:
             is_trained=is_trained,
         )
 
-    def _selected(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
+    def _selected(self, pool: SelectionPool, k: int, rng: np.random.Generator, funnel: Funnel) -> Selection:
         """Stage 5."""
+        started = time.perf_counter()
+        selection = self._choice(pool, k, rng)
+        seconds = time.perf_counter() - started
+        funnel.add(FunnelStep(Stage.SELECT, self._selector.name, len(pool), len(selection.indices), seconds))
+        return selection
+
+    def _choice(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
         if not len(pool) or not k:
             return Selection(np.empty(0, dtype=np.int64), ())
         if self.is_active(self._selector):
@@ -260,6 +327,40 @@ class Pipeline:
         best = np.argsort(-pool.scores, kind="stable")[:k].astype(np.int64)
         reasons = (SelectionReason.AUDIT if pool.is_audit[i] else SelectionReason.TOP for i in best)
         return Selection(best, tuple(reasons))
+
+    def _kept(
+        self, pool: Pool, choice: SelectionPool, selection: Selection, candidates: Sequence[Candidate]
+    ) -> list[Verdict]:
+        """A verdict on each candidate that is chosen; on an audit also that of the strategy it audits."""
+        verdicts: list[Verdict] = []
+        for i, candidate, reason in zip(selection.indices, candidates, selection.reasons, strict=True):
+            identity = candidate.candidate_id
+            if auditee := pool.auditee(int(i)):
+                stage, strategy = auditee
+                why, evidence = self._why_dropped(pool, int(i), strategy)
+                verdicts.append(Verdict(stage, strategy, Outcome.KEPT, why, 1, identity, evidence))
+            evidence = {"score": float(choice.scores[i]), "degradation_prob": float(choice.degradation_prob[i])}
+            verdicts.append(
+                Verdict(
+                    Stage.SELECT,
+                    self._selector.name,
+                    Outcome.KEPT,
+                    reason.value,
+                    1,
+                    identity,
+                    evidence if choice.is_trained else {},
+                )
+            )
+        return verdicts
+
+    def _why_dropped(self, pool: Pool, position: int, strategy: str) -> tuple[str, dict[str, float]]:
+        """What to say of an audit: the reason of the rule that dropped it, if it was a rule."""
+        rule = next((r for r in self._rules if r.name == strategy), None)
+        if rule is None:
+            return "dropped, measured as an audit", {}
+        symbols = CandidateSymbols(pool.batches[int(pool.owners[position])], int(pool.rows[position]))
+        reason, evidence = self._reason(rule, symbols)
+        return f"dropped, measured as an audit: {reason}", evidence
 
 
 def _without_repeats(batches: Sequence[CandidateBatch], seen: SeenRows) -> list[CandidateBatch]:
@@ -279,28 +380,3 @@ def _read_only(pool: SelectionPool) -> SelectionPool:
     for array in (pool.scores, pool.degradation_prob, pool.is_audit, pool.is_seed):
         array.flags.writeable = False
     return pool
-
-
-def _kept(
-    selector: str, pool: Pool, choice: SelectionPool, selection: Selection, candidates: Sequence[Candidate]
-) -> list[Verdict]:
-    """A verdict on each candidate that is chosen; on an audit also that of the strategy it audits."""
-    verdicts: list[Verdict] = []
-    for i, candidate, reason in zip(selection.indices, candidates, selection.reasons, strict=True):
-        identity = candidate.candidate_id
-        if auditee := pool.auditee(int(i)):
-            stage, strategy = auditee
-            verdicts.append(Verdict(stage, strategy, Outcome.KEPT, "dropped, measured as an audit", 1, identity))
-        evidence = {"score": float(choice.scores[i]), "degradation_prob": float(choice.degradation_prob[i])}
-        verdicts.append(
-            Verdict(
-                Stage.SELECT,
-                selector,
-                Outcome.KEPT,
-                reason.value,
-                1,
-                identity,
-                evidence if choice.is_trained else {},
-            )
-        )
-    return verdicts
