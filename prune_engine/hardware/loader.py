@@ -98,8 +98,10 @@ def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object]:
     import yaml  # only those who load a profile pay for it
 
     # libyaml's parser where PyYAML was built with it: ten times faster, and listings read every file.
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    parser: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = None
     try:
+        loader = parser(text)
         root = loader.get_single_node()
         if root is not None:
             _check_aliases(root, origin)
@@ -116,7 +118,8 @@ def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object]:
     except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end
         raise ProfileError(f"not YAML that can be read: {error}", who=origin) from error
     finally:
-        loader.dispose()
+        if loader is not None:
+            loader.dispose()
 
 
 def _check_aliases(root: yaml.Node, origin: str) -> None:

@@ -19,7 +19,14 @@ def cpuinfo(root: Path, **entries: str) -> None:
 def cache(root: Path, cpu: int, index: int, level: int, kind: str, size: str, shared: str) -> None:
     folder = root / f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
     folder.mkdir(parents=True)
-    entries = {"level": level, "type": kind, "size": size, "shared_cpu_list": shared, "coherency_line_size": 64, "ways_of_associativity": 8}
+    entries = {
+        "level": level,
+        "type": kind,
+        "size": size,
+        "shared_cpu_list": shared,
+        "coherency_line_size": 64,
+        "ways_of_associativity": 8,
+    }
     for name, value in entries.items():
         (folder / name).write_text(f"{value}\n")
 

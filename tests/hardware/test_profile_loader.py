@@ -89,7 +89,27 @@ WRONG = {
     "no schema": ("schema_version: 1\n", "", 1, ["schema_version", "missing"]),
     "broken syntax": ("compute: []", "compute: [", None, ["not YAML"]),
     "no such date": ("name: acme-1", "name: 2024-13-45", None, ["not YAML that can be read"]),
-    "self-reference": ("compute: []", "compute: &a [*a]", None, ["contains itself"]),
+    "self-reference": ("compute: []", "compute: &a [*a]", 14, ["contains itself", "Write it out"]),
+    "unknown level": ("name: dram", "name: dramm", 1, ["gpu has no memory level dramm", "registers, shared, l1"]),
+    "negative capacity": (
+        "    capacity_bytes: null",
+        "    capacity_bytes: {value: -1, source: sheet}",
+        10,
+        ["memory.0.capacity_bytes.value", "greater than 0", "-1"],
+    ),
+    "more usable than there is": (
+        "    capacity_bytes: null",
+        "    capacity_bytes: {value: 8, source: sheet}\n    usable_bytes: {value: 9, source: sheet}",
+        7,
+        ["memory.0", "usable_bytes 9 is more than capacity_bytes 8"],
+    ),
+    "tile without source": (
+        "compute: []",
+        "compute:\n- name: cube\n  count: null\n  peak_flop_per_sec: {}\n  tiles: {int8: {m: 1, n: 1, k: 1}}",
+        18,
+        ["tiles.int8.source", "missing"],
+    ),
+    "character that YAML does not allow": ("combine: pipe", "combine: p\0ipe", 24, ["not YAML"]),
     "python object": ("name: acme-1", "name: !!python/name:os.system ''", 2, ["not YAML"]),
 }
 
@@ -112,16 +132,57 @@ def test_every_problem_is_told_at_once() -> None:
         parse_profile(text, "acme.yaml")
 
 
-@pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text", "7"])
+@pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "7"])
 def test_not_a_mapping(text: str) -> None:
-    with pytest.raises(ProfileError, match="not a profile"):
+    with pytest.raises(ProfileError, match=r"acme.yaml:1: not a profile.*expected a YAML mapping"):
         parse_profile(text, "acme.yaml")
 
 
+@pytest.mark.parametrize("text", ["", "\n\n", "# nothing yet\n"])
+def test_empty_file(text: str) -> None:
+    with pytest.raises(ProfileError, match=r"acme.yaml:1: .*the file is empty.*key: value"):
+        parse_profile(text, "acme.yaml")
+
+
+def test_few_lines_that_stand_for_millions_of_values() -> None:
+    """Ten aliases of ten aliases of ...: 10^9 values out of one kilobyte."""
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]" for i in range(1, 9)]
+    with pytest.raises(ProfileError, match=r"acme.yaml:5: stands for more than \d+ values.*Write it out"):
+        parse_profile("\n".join(lines), "acme.yaml")
+    merges = ["m0: &m0 {a: 1, b: 2}"]
+    merges += [f"m{i}: &m{i} {{<<: [{', '.join([f'*m{i - 1}'] * 10)}]}}" for i in range(1, 9)]
+    with pytest.raises(ProfileError, match="stands for more than"):
+        parse_profile("\n".join(merges), "acme.yaml")
+
+
+def test_aliases_may_be_used() -> None:
+    text = GOOD.replace("threads_per_core: null", "threads_per_core: *n").replace(
+        "threads_per_warp: {value: 32", "threads_per_warp: &n {value: 32"
+    )
+    assert parse_profile(text, "acme.yaml").value("limits.threads_per_core") == 32
+
+
+def test_nesting_without_end() -> None:
+    with pytest.raises(ProfileError, match=r"acme.yaml"):
+        parse_profile("[" * 5000 + "]" * 5000, "acme.yaml")
+
+
+def test_file_too_large(tmp_path: Path) -> None:
+    """Also one that has no end."""
+    path = tmp_path / "huge.yaml"
+    path.write_text(GOOD + "# " + "x" * (1 << 20))
+    for file in (path, Path("/dev/zero")):
+        with pytest.raises(ProfileError, match=r"too large for a profile; got more than 1048576 bytes"):
+            load_profile(file)
+
+
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="cannot be read"):
+    with pytest.raises(ProfileError, match=r"absent.yaml: cannot be read: No such file.*Correct the path"):
         load_profile(tmp_path / "absent.yaml")
+    with pytest.raises(ProfileError, match=r"cannot be read: Is a directory"):
+        load_profile(tmp_path)
     binary = tmp_path / "binary.yaml"
-    binary.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ProfileError, match="cannot be read"):
+    binary.write_bytes(b"name: a\n\xff\xfe\x00")
+    with pytest.raises(ProfileError, match=r"binary.yaml:2: cannot be read: .*Save it as UTF-8"):
         load_profile(binary)

@@ -9,11 +9,35 @@ from pathlib import Path
 import pytest
 
 from prune_engine.errors import ProfileError
-from prune_engine.hardware import DeviceKind, ProfileRegistry, host_profile, load_profile
+from prune_engine.hardware import DeviceKind, Probe, ProfileRegistry, host_profile, load_profile
 from prune_engine.hardware import registry as registry_module
+from prune_engine.hardware.writer import write_profile
 from prune_engine.testing import make_profile
 
-BUILT_IN = {"amd-epyc-9654", "intel-xeon-8480plus", "nvidia-a100-sxm-80gb"}
+#: Short name of each device that ships -> its profile.
+BUILT_IN = {
+    "xeon-8272cl": "intel-xeon-8272cl",
+    "e5-2673-v4": "intel-xeon-e5-2673-v4",
+    "epyc-7452": "amd-epyc-7452",
+    "graviton2": "aws-graviton2",
+    "epyc-9654": "amd-epyc-9654",
+    "xeon-8480plus": "intel-xeon-8480plus",
+    "cortex-a72": "broadcom-bcm2711",
+    "m2": "apple-m2",
+    "k80": "nvidia-tesla-k80",
+    "t4": "nvidia-t4",
+    "titanv": "nvidia-titan-v",
+    "a100": "nvidia-a100-sxm-80gb",
+    "a100-40": "nvidia-a100-sxm-40gb",
+    "orin": "nvidia-jetson-agx-orin",
+    "h100": "nvidia-h100-sxm",
+    "h200": "nvidia-h200-sxm",
+    "mi250x": "amd-mi250x-gcd",
+    "ascend-910b": "huawei-ascend-910b2",
+    "mlu370": "cambricon-mlu370-x4",
+    "kunlun": "baidu-kunlun-k200",
+    "kunlun-2": "baidu-kunlun-r200",
+}
 FOLDER = Path(__file__).parents[2] / "hardware_profiles"
 A100 = (FOLDER / "nvidia-a100-sxm-80gb.yaml").read_text()
 
@@ -123,6 +147,13 @@ def test_hidden_profiles_are_listed(folders: dict[str, Path]) -> None:
     assert layers == ["PRUNE_ENGINE_PROFILE_PATH", "user"]
 
 
+def probed(folder: Path, model: str, n_threads: int) -> None:
+    """A measured profile in a folder."""
+    probe = Probe(cpu_model=model, n_threads=n_threads, measured_at="yesterday", version="0")
+    profile = make_profile(name=f"probe-{n_threads}t", cores=n_threads).model_copy(update={"probe": probe})
+    write_profile(profile, folder / f"{profile.name}.yaml")
+
+
 class TestAuto:
     def test_this_machine(self, folders: dict[str, Path]) -> None:
         profile = make_registry(folders).resolve("auto", n_threads=3)
@@ -135,6 +166,39 @@ class TestAuto:
         registry = make_registry(folders)
         assert registry.resolve("auto", n_threads=96).name == "amd-epyc-9654"
         assert registry.resolve("auto", n_threads=8).name == "host", "a slice is not the socket"
+        assert "made for this processor, AMD EPYC 9654" in registry.choose("auto", n_threads=96).reason
+
+    def test_what_was_measured_here_with_as_many_threads(
+        self, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(registry_module, "cpu_model", lambda: "ACME 9000")
+        probed(folders["user"], "ACME 9000", 3)
+        registry = make_registry(folders)
+        choice = registry.choose("auto", n_threads=3)
+        assert (choice.profile.name, choice.reason) == ("probe-3t", "measured on this machine at yesterday")
+        assert registry.resolve("auto", n_threads=2).name == "host", "other threads, other bandwidth"
+        monkeypatch.setattr(registry_module, "cpu_model", lambda: "ACME 9001")
+        assert registry.resolve("auto", n_threads=3).name == "host", "a home that moved to another machine"
+
+    def test_processor_model_goes_before_the_measurement(
+        self, folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(registry_module, "cpu_model", lambda: "AMD EPYC 9654 96-Core Processor")
+        probed(folders["user"], "AMD EPYC 9654 96-Core Processor", 96)
+        assert make_registry(folders).resolve("auto", n_threads=96).name == "amd-epyc-9654"
+
+    def test_without_either_it_is_said_what_could_be_done(self, folders: dict[str, Path]) -> None:
+        choice = make_registry(folders).choose("auto", n_threads=3)
+        assert choice.profile == host_profile(3)
+        assert "operating system" in choice.reason
+        assert "prune-engine profiles probe --threads 3" in choice.reason
+
+
+def test_choice_says_where_a_profile_came_from(folders: dict[str, Path]) -> None:
+    file = write(folders["user"], 4)
+    registry = make_registry(folders)
+    assert registry.choose("acme-1").reason == f"user, {file}"
+    assert registry.choose(str(file)).reason == f"read from {file}"
 
 
 class TestBuiltIn:
@@ -142,8 +206,25 @@ class TestBuiltIn:
 
     def test_are_found(self, folders: dict[str, Path]) -> None:
         found = [e for e in make_registry(folders).entries() if e.layer == "built in"]
-        assert {e.name for e in found} >= BUILT_IN
+        assert {e.name for e in found} == set(BUILT_IN.values())
         assert [e.error for e in found] == [None] * len(found)
+
+    @pytest.mark.parametrize(("alias", "name"), BUILT_IN.items())
+    def test_short_names(self, folders: dict[str, Path], alias: str, name: str) -> None:
+        assert make_registry(folders).resolve(alias).name == name
+
+    def test_no_name_means_two_devices(self) -> None:
+        profiles = [load_profile(path) for path in FOLDER.glob("*.yaml")]
+        names = [name for profile in profiles for name in (profile.name, *profile.aliases)]
+        assert len(set(names)) == len(names)
+
+    def test_every_npu_scratchpad_has_a_size(self) -> None:
+        """What the rules against spilling need."""
+        for name in ("huawei-ascend-910b2", "cambricon-mlu370-x4"):
+            profile = load_profile(FOLDER / f"{name}.yaml")
+            pads = [m for m in profile.memory if m.is_hard_limit and m.name != "dram"]
+            assert len(pads) >= 3
+            assert all(m.limit_bytes for m in pads)
 
     @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda p: p.stem)
     def test_file_is_named_after_its_profile_and_uses_its_sources(self, path: Path) -> None:
