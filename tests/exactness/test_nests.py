@@ -1,0 +1,34 @@
+"""Predicted loop nests are the nests that TVM builds, candidate by candidate.
+
+PRUNE_ENGINE_EXACTNESS_CANDIDATES says how many random candidates of each sketch are built (200 for the
+full check).
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from kits.nest_comparison import differences
+from kits.oracle import case, random_batch
+from kits.workloads import WORKLOADS
+
+N_CANDIDATES = int(os.environ.get("PRUNE_ENGINE_EXACTNESS_CANDIDATES", "2"))
+
+CASES = [(name, kind) for name, workload in WORKLOADS.items() for kind in workload.kinds]
+
+
+@pytest.mark.timeout(60 + 2 * N_CANDIDATES * 10)
+@pytest.mark.parametrize(("workload", "kind"), CASES)
+def test_the_predicted_nest_is_the_one_that_is_built(workload: str, kind: str) -> None:
+    space, oracle = case(workload, kind)
+    if all(sketch.nests is None for sketch in space.sketches):
+        pytest.skip("no sketch of this kernel is read yet")
+    for sketch in space.sketches:
+        assert sketch.nests is not None, f"sketch {sketch.index} is opaque: {sketch.opaque_reason}"
+        batch = random_batch(space, sketch, N_CANDIDATES)
+        for row in range(len(batch)):
+            decisions = batch.candidate(row).decisions
+            built = oracle.realise(sketch, decisions)
+            for difference in differences(batch, row, built, is_gpu=kind == "cuda"):
+                pytest.fail(f"{workload} for {kind}, sketch {sketch.index}, decisions {decisions}:\n{difference}")
