@@ -1,0 +1,63 @@
+"""The memory footprint predictor of devices with scratchpads: tiles that would not fit, or spill silently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.hardware.schema import DeviceKind, HardwareProfile
+from prune_engine.strategies import Rule
+from prune_engine.verdicts import BoolArray, RuleKind
+from prune_engine_rules.limits import keep_all
+
+#: Scratchpad, by its name in the profile -> the symbol that says how much of it a candidate needs.
+SYMBOLS: Mapping[str, str] = {
+    "l0a": "npu_l0a_bytes",
+    "l0b": "npu_l0b_bytes",
+    "l0c": "npu_l0c_bytes",
+    "ub": "npu_ub_bytes",
+    "nram": "npu_nram_bytes",
+    "wram": "npu_wram_bytes",
+    "sram": "npu_sram_bytes",
+}
+
+
+class Scratchpads(Rule):
+    """A tile is larger than the scratchpad it lives in.
+
+    Only levels that the profile calls hard limits count, with what the runtime leaves of them where that is
+    known. Caches are the residency rules' affair.
+    """
+
+    name, kind, order = "rules.scratchpads", RuleKind.LEGALITY, 60
+    hardware_basis = tuple(
+        f"memory.{level}.{field}" for level in SYMBOLS for field in ("usable_bytes", "capacity_bytes")
+    )
+
+    def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
+        """Keep what fits into every scratchpad; bool (n,)."""
+        keep = keep_all(batch)
+        if not batch.is_opaque:
+            for level, limit in _hard_limits(profile):
+                keep &= batch.symbol(SYMBOLS[level]) <= limit
+        return keep
+
+    def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:
+        """Name each scratchpad that is too small."""
+        limits = list(_hard_limits(profile))
+        found = [
+            f"{symbols[SYMBOLS[level]]:g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level})"
+            for level, limit in limits
+            if SYMBOLS[level] in symbols and symbols[SYMBOLS[level]] > limit
+        ]
+        known = ", ".join(f"{level} {limit}" for level, limit in limits) or f"none known of {profile.name}"
+        return "; ".join(found) or f"a tile larger than its scratchpad (bytes: {known})"
+
+
+def _hard_limits(profile: HardwareProfile) -> Iterator[tuple[str, int]]:
+    """Scratchpads of a device that we have symbols for, with the bytes a kernel may have."""
+    if profile.kind is not DeviceKind.NPU:
+        return
+    for memory in profile.memory:
+        if memory.name in SYMBOLS and memory.is_hard_limit and memory.limit_bytes is not None:
+            yield memory.name, memory.limit_bytes
