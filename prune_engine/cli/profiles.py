@@ -52,7 +52,7 @@ def show(
 
     choice = _registry().choose(name, n_threads=threads_or_default(threads))
     if as_json:
-        record = choice.profile.model_dump(mode="json", exclude_unset=True)
+        record = choice.profile.model_dump(mode="json")
         typer.echo(json.dumps({**record, "digest": choice.profile.digest(), "found": choice.reason}, indent=2))
     else:
         print_profile(choice)
@@ -120,9 +120,10 @@ def probe(
     from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.profile_tables import print_profile
     from prune_engine.hardware import Choice, host_profile
-    from prune_engine.hardware.probe import probe_host
+    from prune_engine.hardware.host import cpu_model
+    from prune_engine.hardware.probe import probe_host, probe_name
     from prune_engine.hardware.registry import user_folder
-    from prune_engine.hardware.writer import write_profile
+    from prune_engine.hardware.writer import check_place, write_profile
     from prune_engine.metaschedule.probe_kernels import ProbeKernels
 
     n_threads = threads_or_default(threads)
@@ -135,15 +136,16 @@ def probe(
         )
         if limit
     }
+    path = out or user_folder() / f"{probe_name(cpu_model(), n_threads)}.yaml"
+    check_place(path)  # before a minute of measuring, not after it
     profile = probe_host(
         ProbeKernels(n_threads, **sizes),
         measured_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         say=(lambda _: None) if quiet else say,
     )
-    path = out or user_folder() / f"{profile.name}.yaml"
     write_profile(profile, path, "Written by `prune-engine profiles probe`. Delete it to forget the measurement.")
     if as_json:
-        record = profile.model_dump(mode="json", exclude_unset=True)
+        record = profile.model_dump(mode="json")
         typer.echo(json.dumps({**record, "digest": profile.digest(), "file": str(path)}, indent=2))
     else:
         print_profile(Choice(profile, f"measured now, written to {path}"))

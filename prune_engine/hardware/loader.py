@@ -111,8 +111,9 @@ def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object]:
         return root, None if root is None else loader.construct_document(root)
     except yaml.YAMLError as error:
         mark, position = getattr(error, "problem_mark", None), getattr(error, "position", 0)
-        # A character that YAML does not allow comes with its position instead.
-        place = f"{origin}:{mark.line + 1 if mark else text.count(chr(10), 0, position) + 1}"
+        # A character that YAML does not allow comes with its position instead of a mark.
+        line = mark.line + 1 if mark else text.count("\n", 0, position) + 1
+        place = f"{origin}:{min(line, max(1, len(text.splitlines())))}"  # the end of the text is behind it
         problem = getattr(error, "problem", None) or " ".join(str(error).split())
         raise ProfileError(f"not YAML: {problem}", who=place, remedy="Correct the syntax there.") from error
     except (ValueError, RecursionError) as error:  # an impossible date, or nesting without end

@@ -71,7 +71,7 @@ def probe_host(
     return HardwareProfile(
         **{
             **{name: getattr(host, name) for name in host.model_fields_set},
-            "name": _name(model, kernels.n_threads),
+            "name": probe_name(model, kernels.n_threads),
             "memory": memory,
             "compute": units,
             "launch_secs": launch,
@@ -81,6 +81,12 @@ def probe_host(
             ),
         }
     )
+
+
+def probe_name(model: str, n_threads: int) -> str:
+    """What the profile measured on such a processor is called."""
+    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:50].strip("-")
+    return f"probe-{slug or 'cpu'}-{n_threads}t"
 
 
 def working_set_bytes(level: str, host: HardwareProfile, n_threads: int) -> int | None:
@@ -156,8 +162,3 @@ def _free_bytes() -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return _MIN_DRAM_BYTES * 4
-
-
-def _name(model: str, n_threads: int) -> str:
-    slug = re.sub(r"[^a-z0-9]+", "-", model.lower()).strip("-")[:50].strip("-")
-    return f"probe-{slug or 'cpu'}-{n_threads}t"

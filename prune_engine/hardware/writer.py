@@ -19,6 +19,18 @@ def profile_text(profile: HardwareProfile, comment: str = "") -> str:
     return lines + _dump(content, is_flow=None) + _dump(sources, is_flow=False)
 
 
+def check_place(path: Path) -> None:
+    """Raise OutputError if `write_profile` could not write there; for those with work to do before."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}."):
+            pass
+        if path.is_dir():
+            raise IsADirectoryError(None, "it is a folder")
+    except OSError as error:
+        raise _output_error(error, path) from error
+
+
 def write_profile(profile: HardwareProfile, path: Path, comment: str = "") -> None:
     """Write a profile, whole or not at all. Raises OutputError."""
     try:
@@ -36,11 +48,15 @@ def write_profile(profile: HardwareProfile, path: Path, comment: str = "") -> No
                 staged.unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise OutputError(
-            f"the profile cannot be written: {error.strerror or error}",
-            who=str(path),
-            remedy="Name another file with --out.",
-        ) from error
+        raise _output_error(error, path) from error
+
+
+def _output_error(error: OSError, path: Path) -> OutputError:
+    return OutputError(
+        f"the profile cannot be written: {error.strerror or error}",
+        who=str(path),
+        remedy="Name another file with --out.",
+    )
 
 
 def _dump(content: dict[str, Any], *, is_flow: bool | None) -> str:

@@ -163,6 +163,12 @@ def test_aliases_may_be_used() -> None:
     assert parse_profile(text, "acme.yaml").value("limits.threads_per_core") == 32
 
 
+def test_end_of_the_text_is_its_last_line() -> None:
+    for text in ("name: [", "name: [\n"):
+        with pytest.raises(ProfileError, match=r"^acme.yaml:1: not YAML"):
+            parse_profile(text, "acme.yaml")
+
+
 def test_nesting_without_end() -> None:
     with pytest.raises(ProfileError, match=r"acme.yaml"):
         parse_profile("[" * 5000 + "]" * 5000, "acme.yaml")
