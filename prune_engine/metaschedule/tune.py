@@ -83,7 +83,7 @@ def tune_model(
     from prune_engine.metaschedule.workloads.loading import check_source
 
     observer = observer or SilentObserver()
-    check_source(str(request.model_path))  # before anything that takes seconds
+    check_source(str(request.model_path), request.shapes, request.dims)  # before anything that takes seconds
     _check_writable(request.out_dir)
     host = PluginHost(request.config)
     host.register(_FailureTeller(observer), "prune-engine tune")

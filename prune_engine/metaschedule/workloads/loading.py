@@ -16,6 +16,10 @@ from prune_engine.metaschedule.workloads.names import Workload, looks_like_name,
 from prune_engine.task import TuningTask
 
 
+#: Whole shapes by the name of the input.
+InputShapes = Mapping[str, tuple[int, ...]]
+
+
 class SourceKind(Enum):
     """What a user can give where a model is expected."""
 
@@ -35,12 +39,20 @@ def source_kind(what: str) -> SourceKind:
     return _KIND_OF_SUFFIX.get(Path(what).suffix.lower(), SourceKind.ONNX)
 
 
-def check_source(what: str) -> None:
+def check_source(what: str, shapes: InputShapes | None = None, dims: Mapping[str, int] | None = None) -> None:
     """Raise what ``load_model`` would raise for a name that makes no sense or a file that cannot be read.
 
     Takes no time, so it can come before what does.
     """
-    if source_kind(what) is SourceKind.NAME:
+    kind = source_kind(what)
+    if kind is not SourceKind.ONNX and (shapes or dims):
+        raise ConfigError(
+            f"{kind.value} has fixed shapes",
+            who="--shape" if shapes else "--dim",
+            got=what,
+            remedy="Leave the option out.",
+        )
+    if kind is SourceKind.NAME:
         parse_workload(what)
     else:
         check_readable(Path(what))
@@ -57,7 +69,7 @@ def load_tasks(
     what: str,
     target: str,
     *,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> tuple[TuningTask, ...]:
     """The tuning tasks of a model, a workload or a file of kernels, for a canonical target.
@@ -71,7 +83,7 @@ def load_model(
     what: str,
     target: str,
     *,
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    shapes: InputShapes | None = None,
     dims: Mapping[str, int] | None = None,
 ) -> ImportedModel:
     """What a user names, as a model: kernels from elsewhere than ONNX become one that calls each once.
@@ -83,13 +95,7 @@ def load_model(
     kind = source_kind(what)
     if kind is SourceKind.ONNX:
         return import_onnx(Path(what), target=target, shapes=shapes or {}, dims=dims or {})
-    if shapes or dims:
-        raise ConfigError(
-            f"{kind.value} has fixed shapes",
-            who="--shape" if shapes else "--dim",
-            got=what,
-            remedy="Leave the option out.",
-        )
+    check_source(what, shapes, dims)
     if kind is SourceKind.NAME:
         return _from_name(parse_workload(what), target)
     return _from_file(Path(what), kind, target)

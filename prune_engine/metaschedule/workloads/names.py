@@ -125,7 +125,7 @@ def _checked(operator: Operator, written: Written) -> Workload:
     shapes = operator.shapes(arguments)
     first, second, result = operator.types[dtype]
     if operator.name.startswith("arg"):
-        result = "int32"
+        result = "int64"
     steps = _steps(operator, written.steps, result)
     inputs = tuple(
         Tensor(name, shape, first if position == 0 else second)

@@ -1,0 +1,129 @@
+"""What a user gives where a model is expected: told apart by form, loaded, compiled and run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from prune_engine.errors import ConfigError, ModelImportError
+from prune_engine.metaschedule.apply import compile_model
+from prune_engine.metaschedule.artifact import load_artifact, save_artifact
+from prune_engine.metaschedule.materialise import Materialiser
+from prune_engine.metaschedule.workloads.loading import (
+    SourceKind,
+    check_source,
+    load_model,
+    load_tasks,
+    result_name,
+    source_kind,
+)
+
+
+@pytest.mark.parametrize(
+    ("what", "kind"),
+    [
+        ("gemm:4x4x4", SourceKind.NAME),
+        ("gem:4x4x4", SourceKind.NAME),
+        ("gemm", SourceKind.NAME),
+        ("model.onnx", SourceKind.ONNX),
+        ("model", SourceKind.ONNX),
+        ("kernels.py", SourceKind.SCRIPT),
+        ("database_workload.JSON", SourceKind.JSON),
+        ("a:b/kernels.py", SourceKind.SCRIPT),
+    ],
+)
+def test_kinds(what: str, kind: SourceKind) -> None:
+    assert source_kind(what) is kind
+
+
+def test_a_file_is_never_taken_for_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert source_kind("gemm:4x4x4") is SourceKind.NAME
+    Path("gemm:4x4x4").touch()
+    assert source_kind("gemm:4x4x4") is SourceKind.ONNX
+
+
+def test_spellings_of_one_workload_are_one_task(target: str) -> None:
+    written = ["conv2d:1x8x9x9,8x3x3,p1", "CONV2D:1x8x9x9,8x3x3,p1x1,s1,d1,g1:f32"]
+    first, second = (load_model(text, target) for text in written)
+    assert first.tasks == second.tasks
+    assert first.tasks[0].name == first.name == written[0]
+    assert first.digest == second.digest
+    assert load_tasks("conv2d:1x8x9x9,8x3x3,p1+relu", target)[0].task_id != first.tasks[0].task_id
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        ("models/net.v2.onnx", "net.v2"),
+        ("GEMM:4x4x4:f32+bias", "gemm_4x4x4_bias"),
+        ("conv2d:1x8x9x9,8x3x3,p1:f16", "conv2d_1x8x9x9_8x3x3_p1_f16"),
+    ],
+)
+def test_result_name(what: str, name: str) -> None:
+    assert result_name(what) == name
+
+
+@pytest.mark.parametrize(
+    ("what", "error"),
+    [
+        ("gemm:4x4", ConfigError),
+        ("absent.onnx", ModelImportError),
+        ("absent.py", ModelImportError),
+        ("absent.json", ModelImportError),
+    ],
+)
+def test_what_cannot_be_read_is_refused_at_once(what: str, error: type[Exception], target: str) -> None:
+    with pytest.raises(error):
+        check_source(what)
+    with pytest.raises(error):
+        load_model(what, target)
+
+
+def test_shapes_are_for_onnx(target: str) -> None:
+    with pytest.raises(ConfigError, match="--shape: a workload name has fixed shapes"):
+        load_model("gemm:4x4x4", target, shapes={"A": (1, 2)})
+    with pytest.raises(ConfigError, match="--dim: a TVMScript file has fixed shapes"):
+        load_model("k.py", target, dims={"n": 2})
+
+
+def test_onnx_goes_to_the_importer(conv_path: Path, target: str) -> None:
+    assert len(load_tasks(str(conv_path), target, dims={"batch": 1})) == 2
+
+
+def test_design_space_of_both_kinds_of_device(tvm: Any, target: str) -> None:
+    from prune_engine.metaschedule.targets import resolve_target
+
+    for device in (target, resolve_target("nvidia/nvidia-a100", 1)):
+        (task,) = load_tasks("gemm:64x64x64", device)
+        assert len(Materialiser(task, seed=0).design_space().sketches) == 3
+
+
+def test_workload_compiles_and_runs(target: str, tmp_path: Path) -> None:
+    model = load_model("gemm:8x16x32:f64+bias", target)
+    assert [t.name for t in (*model.inputs, *model.outputs)] == ["A", "B", "bias", "Y"]
+    compiled = compile_model(model, [], target)
+    save_artifact(compiled, model, tmp_path / "out", n_threads=1, target=target, manifest={})
+    rng = np.random.default_rng(0)
+    a, b, c = rng.standard_normal((8, 32)), rng.standard_normal((32, 16)), rng.standard_normal(16)
+    (y,) = load_artifact(tmp_path / "out").run({"A": a, "B": b, "bias": c})
+    np.testing.assert_allclose(y, a @ b + c)
+
+
+def test_file_of_two_kernels_compiles_and_runs(target: str, tmp_path: Path) -> None:
+    script = "\n".join(
+        f"@T.prim_func(s_tir=True)\ndef times{n}(A: T.Buffer((4,), 'float32'), C: T.Buffer((4,), 'float32')):\n"
+        f"    for i in T.serial(4):\n        with T.sblock('C'):\n            vi = T.axis.spatial(4, i)\n"
+        f"            C[vi] = A[vi] * T.float32({n})\n"
+        for n in (2, 3)
+    )
+    (tmp_path / "two.py").write_text(script)
+    model = load_model(str(tmp_path / "two.py"), target)
+    compiled = compile_model(model, [], target)
+    save_artifact(compiled, model, tmp_path / "out", n_threads=1, target=target, manifest={})
+    ones = np.ones(4, np.float32)
+    outputs = load_artifact(tmp_path / "out").run({"times2.A": ones, "times3.A": 10 * ones})
+    assert [output.tolist() for output in outputs] == [[2.0] * 4, [30.0] * 4]
