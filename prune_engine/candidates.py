@@ -35,6 +35,8 @@ class CandidateBatch:
     space: DesignSpace = field(repr=False)
     sketch: Sketch = field(repr=False)
     indices: Int32Array
+    #: Room for what symbols of one batch share (`symbols.structure`).
+    shared: dict[str, object] = field(default_factory=dict, init=False, repr=False)
     _symbols: dict[str, Column] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

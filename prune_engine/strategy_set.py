@@ -10,6 +10,7 @@ from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, PluginError
 from prune_engine.plugins import PluginHost
 from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Strategy, Verifier
+from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.symbols.table import SymbolDef, symbol_table
 
 S = TypeVar("S", bound=Strategy)
@@ -68,8 +69,11 @@ def load_strategies(host: PluginHost, config: EngineConfig) -> Strategies:
 
 
 def _symbols(host: PluginHost, config: EngineConfig) -> Mapping[str, SymbolDef]:
-    """All symbols by name. Of two of one name the second plugin's is left out, or PluginError if strict."""
-    table: dict[str, SymbolDef] = {}
+    """All symbols by name, the built-in ones first.
+
+    Of two of one name the second plugin's is left out, or PluginError if strict.
+    """
+    table: dict[str, SymbolDef] = {**symbol_table(BUILTIN_SYMBOLS)}
     for plugin, item in host.collect("register_symbols", config=config):
         definition = cast(SymbolDef, item)
         try:

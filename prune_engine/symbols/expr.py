@@ -48,6 +48,12 @@ class Expr:
         _INTERNED[key] = self
         return self
 
+    def __copy__(self) -> Expr:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Expr:
+        return self
+
     @property
     def constant(self) -> int | None:
         """The number, if it is the same for all candidates as far as its form tells."""
@@ -166,6 +172,11 @@ def total(terms: Iterable[ExprLike]) -> Expr:
     return result
 
 
+def factors(expr: Expr) -> list[Expr]:
+    """The expressions that it is the product of."""
+    return [f for arg in expr.args for f in factors(arg)] if expr.op == "mul" else [expr]
+
+
 def _select(condition: Int64Array, then: Int64Array, otherwise: Int64Array) -> Int64Array:
     return np.where(condition != 0, then, otherwise)
 
@@ -222,4 +233,37 @@ def _fold(op: str, a: Expr, b: Expr) -> Expr:
         return a
     if op in ("eq", "le") and a is b:
         return as_expr(1)
+    if op in ("add", "sub") and b.constant is not None:
+        return _plus(a, b.constant if op == "add" else -b.constant)
+    if op in ("floordiv", "ceildiv", "mod") and (quotient := _divided(a, b)) is not None:
+        return as_expr(0) if op == "mod" else quotient
     return Expr(op, (a, b))
+
+
+def _plus(a: Expr, number: int) -> Expr:
+    """A sum with a number, joined with one that is there already: extents less 1 are often put back."""
+    if a.op in ("add", "sub") and (there := a.args[1].constant) is not None:
+        return _plus(a.args[0], number + (there if a.op == "add" else -there))
+    if number == 0:
+        return a
+    return Expr("add", (a, as_expr(number))) if number > 0 else Expr("sub", (a, as_expr(-number)))
+
+
+def _divided(a: Expr, b: Expr) -> Expr | None:
+    """a / b where b's factors (>= 1, as all divisors are) are among those of a; None if they are not."""
+    left, number = [], 1
+    for factor in factors(a):
+        if factor.constant is None:
+            left.append(factor)
+        else:
+            number *= factor.constant
+    for factor in factors(b):
+        if factor.constant is not None:
+            if not factor.constant or number % factor.constant:
+                return None
+            number //= factor.constant
+        elif factor in left:
+            left.remove(factor)
+        else:
+            return None
+    return product([*left, number])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from prune_engine.errors import SpaceError
 from prune_engine.space import Int32Array
-from prune_engine.symbols.evaluate import TableValues, evaluate
+from prune_engine.symbols.evaluate import CHUNK_ROWS, Evaluator, TableValues, evaluate
 from prune_engine.symbols.expr import Expr
 from prune_engine.symbols.loop_nest import LoopNest
 from prune_engine.symbols.table import Column, SymbolDef
@@ -41,7 +41,10 @@ class NestSource(Protocol):
         ...
 
 
-def nest_symbol(name: str, unit: str, meaning: str, source: str, formula: Callable[[LoopNest], Expr]) -> SymbolDef:
+Formula = Callable[[LoopNest], Expr]
+
+
+def nest_symbol(name: str, unit: str, meaning: str, source: str, formula: Formula, *, bound: str = "") -> SymbolDef:
     """A symbol given by a formula over the loop nest; its column is int64 (n,).
 
     Asking for it raises SpaceError where the sketch could not be read (``batch.is_opaque``).
@@ -50,33 +53,63 @@ def nest_symbol(name: str, unit: str, meaning: str, source: str, formula: Callab
     def compute(batch: CandidateBatch) -> Column:
         return nest_column(batch, name, formula)
 
-    return SymbolDef(name, unit, meaning, source, compute)
+    return SymbolDef(name, unit, meaning, source, compute, bound, formula)
 
 
-def nest_column(batch: CandidateBatch, name: str, formula: Callable[[LoopNest], Expr]) -> NDArray[np.int64]:
+def nest_column(batch: CandidateBatch, name: str, formula: Formula) -> NDArray[np.int64]:
     """The column of a formula over the batch's loop nests, int64 (n,). ``name`` is what it is remembered by.
 
+    Raises SpaceError for a batch whose sketch could not be read.
+    """
+    return nest_columns(batch, {name: formula})[name]
+
+
+def nest_columns(batch: CandidateBatch, formulas: Mapping[str, Formula]) -> dict[str, NDArray[np.int64]]:
+    """The columns of several formulas over the batch's loop nests, each int64 (n,), by name.
+
+    Together they cost much less than one by one: what they have in common is computed once.
     Raises SpaceError for a batch whose sketch could not be read.
     """
     source = batch.sketch.nests
     if source is None:
         raise SpaceError(
             "a symbol of a sketch that could not be read was asked for",
-            who=f"symbol {name!r}",
+            who=f"symbol {next(iter(formulas), '')!r}",
             got=batch.sketch.opaque_reason or "no loop nest",
             remedy="Ask batch.is_opaque first.",
         )
-    groups = source.groups(batch.indices)
-    if len(groups) == 1 and groups[0].rows is None:
-        return evaluate([_formula(groups[0].nest, name, formula)], source.tables, batch.indices)[0]
-    column = np.zeros(len(batch), dtype=np.int64)
-    for group in groups:
-        rows = np.arange(len(batch)) if group.rows is None else group.rows
-        column[rows] = evaluate([_formula(group.nest, name, formula)], source.tables, batch.indices[rows])[0]
-    return column
+    known = batch.shared.get(_SHARED)
+    if not isinstance(known, _BatchColumns):
+        known = batch.shared[_SHARED] = _BatchColumns(source, batch.indices)
+    return known.of(formulas)
 
 
-def _formula(nest: LoopNest, name: str, formula: Callable[[LoopNest], Expr]) -> Expr:
+_SHARED = "columns over loop nests"
+
+
+class _BatchColumns:
+    """A batch's candidates by structure; a small batch keeps every column on the way, for the next symbol."""
+
+    def __init__(self, source: NestSource, indices: Int32Array) -> None:
+        self._tables, self._n = source.tables, len(indices)
+        self._groups = [
+            (group, indices if group.rows is None else indices[group.rows]) for group in source.groups(indices)
+        ]
+        self._evaluators = [
+            Evaluator(self._tables, rows) if self._n <= CHUNK_ROWS else None for _, rows in self._groups
+        ]
+
+    def of(self, formulas: Mapping[str, Formula]) -> dict[str, NDArray[np.int64]]:
+        columns = {name: np.empty(self._n, dtype=np.int64) for name in formulas}
+        for (group, indices), evaluator in zip(self._groups, self._evaluators, strict=True):
+            exprs = [_formula(group.nest, name, formula) for name, formula in formulas.items()]
+            found = [evaluator(e) for e in exprs] if evaluator else evaluate(exprs, self._tables, indices)
+            for column, values in zip(columns.values(), found, strict=True):
+                column[slice(None) if group.rows is None else group.rows] = values
+        return columns
+
+
+def _formula(nest: LoopNest, name: str, formula: Formula) -> Expr:
     if name not in nest.formulas:
         nest.formulas[name] = formula(nest)
     return nest.formulas[name]

@@ -13,6 +13,8 @@ from prune_engine.errors import PluginContractError, PluginError
 
 if TYPE_CHECKING:
     from prune_engine.candidates import CandidateBatch
+    from prune_engine.symbols.expr import Expr
+    from prune_engine.symbols.loop_nest import LoopNest
 
 #: Changes whenever a symbol changes its meaning; model files and library rows carry it.
 SYMBOLS_VERSION = 1
@@ -24,7 +26,9 @@ Column = NDArray[np.float64] | NDArray[np.int64]
 class SymbolDef:
     """One symbol: what it is, in which unit, where the formula comes from, and how it is computed.
 
-    ``compute`` maps a batch of n candidates to a column float64 or int64 (n,).
+    ``compute`` maps a batch of n candidates to a column float64 or int64 (n,). ``bound`` says within what
+    the column lies, "" where nothing is known. ``formula`` is set where the column is one over loop nests:
+    many of those are cheaper together, see `structure.nest_columns`.
     """
 
     name: str
@@ -32,6 +36,8 @@ class SymbolDef:
     meaning: str
     source: str
     compute: Callable[[CandidateBatch], Column]
+    bound: str = ""
+    formula: Callable[[LoopNest], Expr] | None = None
 
 
 def symbol_table(definitions: Iterable[SymbolDef]) -> Mapping[str, SymbolDef]:
