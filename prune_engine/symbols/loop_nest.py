@@ -199,6 +199,8 @@ class LoopNest:
     is_refused: Expr
     is_canonical: Expr
     pipelines: tuple[Pipeline, ...] = ()
+    #: Why a candidate is refused -> 1 where it is for that reason.
+    refusals: dict[str, Expr] = field(default_factory=dict)
     #: What symbols made of this nest, by symbol name.
     formulas: dict[str, Expr] = field(default_factory=dict, repr=False)
 
