@@ -15,7 +15,6 @@ from prune_engine.metaschedule.onnx_files import check_readable, digest_of
 from prune_engine.metaschedule.workloads.names import Workload, looks_like_name, parse_workload
 from prune_engine.task import TuningTask
 
-
 #: Whole shapes by the name of the input.
 InputShapes = Mapping[str, tuple[int, ...]]
 

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from kits.workloads import TARGETS, WORKLOADS, workload_task
 
 from prune_engine.errors import ConfigError, ModelImportError
+from prune_engine.metaschedule._compat import load_intrinsics
 from prune_engine.metaschedule.apply import compile_model
 from prune_engine.metaschedule.artifact import load_artifact, save_artifact
-from prune_engine.metaschedule.materialise import Materialiser
+from prune_engine.metaschedule.quiet import captured_stderr
+from prune_engine.metaschedule.targets import architecture_of, resolve_target
 from prune_engine.metaschedule.workloads.loading import (
     SourceKind,
     check_source,
@@ -94,12 +97,30 @@ def test_onnx_goes_to_the_importer(conv_path: Path, target: str) -> None:
     assert len(load_tasks(str(conv_path), target, dims={"batch": 1})) == 2
 
 
-def test_design_space_of_both_kinds_of_device(tvm: Any, target: str) -> None:
-    from prune_engine.metaschedule.targets import resolve_target
+#: Workloads with instructions for blocks of a matrix -> the target that has them.
+WITH_INTRINSICS = {"gemm_int8": "vnni", "gemm_fp16": "cuda"}
 
-    for device in (target, resolve_target("nvidia/nvidia-a100", 1)):
-        (task,) = load_tasks("gemm:64x64x64", device)
-        assert len(Materialiser(task, seed=0).design_space().sketches) == 3
+
+def test_workloads_of_the_kit_have_the_design_spaces_they_are_for(tvm: Any) -> None:
+    from tvm.s_tir import meta_schedule as ms
+
+    assert len(WORKLOADS) == 24
+    for kind in TARGETS:
+        load_intrinsics(architecture_of(resolve_target(TARGETS[kind], 4)))
+        for name in (name for name, workload in WORKLOADS.items() if kind in workload.kinds):
+            task = workload_task(name, kind)
+            assert task.name == WORKLOADS[name].text
+            context = ms.TuneContext(
+                mod=task.mod,
+                target=tvm.target.Target(task.target),
+                space_generator="post-order-apply",
+                num_threads=1,
+            )
+            with captured_stderr():  # TVM warns of a rule of its own that it does not have
+                sketches = context.generate_design_space()
+            assert len(sketches) > 0, name
+            is_tensorized = any("auto_tensorize" in str(sketch.trace) for sketch in sketches)
+            assert is_tensorized == (WITH_INTRINSICS.get(name) == kind), name
 
 
 def test_workload_compiles_and_runs(target: str, tmp_path: Path) -> None:
