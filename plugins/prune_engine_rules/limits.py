@@ -48,10 +48,10 @@ class SymbolBound(Rule, abc.ABC):
         bound = self.bound(profile)
         if bound is None:
             return f"{self.what}: {profile.name} gives no limit"
-        limit = f"{bound.value:g} ({profile.name}, {bound.origin})"
+        limit = f"{bound.value:.15g} ({profile.name}, {bound.origin})"
         if self.symbol not in symbols:
             return f"{self.what}: more than {limit}"
-        return f"{self.what}: {symbols[self.symbol]:g}, more than {limit}"
+        return f"{self.what}: {symbols[self.symbol]:.15g}, more than {limit}"
 
 
 def keep_all(batch: CandidateBatch) -> BoolArray:
@@ -64,4 +64,4 @@ def profile_bound(profile: HardwareProfile, path: str, factor: float = 1) -> Bou
     value = profile.value(path)
     if value is None:
         return None
-    return Bound(factor * value, path if factor == 1 else f"{factor:g} x {path}")
+    return Bound(factor * value, path if factor == 1 else f"{factor:.15g} x {path}")

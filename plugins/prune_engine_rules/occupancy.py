@@ -39,7 +39,7 @@ class DeviceFill(Rule):
         """Say into how much it is divided, and how many cores there are."""
         symbol, cores = _SYMBOLS.get(profile.kind, ""), profile.value("core_count")
         parts = "blocks" if profile.kind is DeviceKind.GPU else "parallel chunks"
-        count = f"{symbols[symbol]:g}" if symbol in symbols else "too few"
+        count = f"{symbols[symbol]:.15g}" if symbol in symbols else "too few"
         return f"{count} {parts} for {cores or 'an unknown number of'} cores ({profile.name}, core_count)"
 
 

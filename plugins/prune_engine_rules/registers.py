@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import DeviceKind, HardwareProfile
 from prune_engine.strategies import Rule
 from prune_engine.verdicts import BoolArray, RuleKind
-from prune_engine_rules.limits import Bound, SymbolBound, keep_all, profile_bound
+from prune_engine_rules.limits import keep_all
+from prune_engine_rules.tables import item_bytes
 
 #: A compiler splits a tile before it spills all of it: measured on AVX-512, twice the registers cost no
 #: schedule within 10 % of the best of its space, but some within 5 % of the rows; four times cost none.
 _SPILL_FACTOR = 4
+_REGISTERS = "cpu_s1_vector_registers"
 
 
 class RegisterPressure(Rule):
@@ -43,18 +47,32 @@ class RegisterPressure(Rule):
         if "registers_per_thread" not in symbols or "threads_per_block" not in symbols:
             return f"registers: {has}"
         registers, threads = symbols["registers_per_thread"], symbols["threads_per_block"]
-        return f"{registers:g} registers a thread, {registers * threads:g} a block of {threads:g} threads; {has}"
+        return f"{registers:.15g} registers a thread, {registers * threads:.15g} a block of {threads:.15g} threads; {has}"
 
 
-class VectorRegisters(SymbolBound):
+class VectorRegisters(Rule):
     """The innermost tile of a CPU kernel needs several times the vector registers that there are."""
 
     name, kind, order = "rules.vector-registers", RuleKind.HEURISTIC, 61
-    hardware_basis = ("limits.vector_registers",)
-    symbol, what = "cpu_s1_vector_registers", "vector registers of the innermost tile"
+    hardware_basis = ("limits.vector_registers", "limits.vector_bytes")
 
-    def bound(self, profile: HardwareProfile) -> Bound | None:
-        """A multiple of the registers of a CPU."""
-        if profile.kind is not DeviceKind.CPU:
-            return None
-        return profile_bound(profile, "limits.vector_registers", _SPILL_FACTOR)
+    def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
+        """Keep what fits into a few times the registers; bool (n,)."""
+        count, size = (profile.value(path) for path in self.hardware_basis)
+        dtypes = batch.space.task.arg_dtypes
+        if profile.kind is not DeviceKind.CPU or batch.is_opaque or count is None or size is None or not dtypes:
+            return keep_all(batch)
+        # The symbol counts registers as wide as the vectorised loop, be that one lane or four vectors.
+        n_bytes = batch.symbol(_REGISTERS) * batch.symbol("vector_lanes") * item_bytes(dtypes[-1])
+        return np.asarray(n_bytes <= _SPILL_FACTOR * count * size)
+
+    def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:
+        """Say how many values wait in registers, and how many registers there are."""
+        count, size = (profile.value(path) or "an unknown number of" for path in self.hardware_basis)
+        has = (
+            f"{_SPILL_FACTOR} x {count} registers of {size} bytes"
+            f" ({profile.name}, limits.vector_registers and limits.vector_bytes)"
+        )
+        if _REGISTERS not in symbols or "vector_lanes" not in symbols:
+            return f"an innermost tile of more than {has}"
+        return f"an innermost tile of {symbols[_REGISTERS]:.15g} x {symbols['vector_lanes']:.15g} values, more than {has}"

@@ -46,7 +46,7 @@ class Scratchpads(Rule):
         """Name each scratchpad that is too small."""
         limits = list(_hard_limits(profile))
         found = [
-            f"{symbols[SYMBOLS[level]]:g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level})"
+            f"{symbols[SYMBOLS[level]]:.15g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level})"
             for level, limit in limits
             if SYMBOLS[level] in symbols and symbols[SYMBOLS[level]] > limit
         ]
