@@ -66,7 +66,7 @@ WRONG: dict[str, tuple[Spoil, str]] = {
     "buffer": (_other_buffer, "buffers"),
     "statement": (lambda n: replace(n, statements=n.statements[1:]), "statements"),
     "canonical": (lambda n: replace(n, is_canonical=as_expr(0)), "decisions kept"),
-    "refused": (lambda n: replace(n, is_refused=as_expr(1)), "refused"),
+    "refused": (lambda n: replace(n, is_refused=as_expr(1)), "legality"),
 }
 
 
@@ -91,6 +91,7 @@ def _predict(batch: CandidateBatch, nest: LoopNest) -> CandidateBatch:
 @pytest.mark.parametrize("kind", ["llvm", "cuda"])
 def test_a_right_prediction_shows_no_difference(kind: str) -> None:
     batch, built = _built(kind)
+    assert kind == "llvm" or built.is_accepted is not None
     predicted = _predict(batch, echo(built, is_gpu=kind == "cuda"))
     assert not [str(d) for d in differences(predicted, 0, built, is_gpu=kind == "cuda")]
 
@@ -106,12 +107,17 @@ def test_a_wrong_prediction_is_found(what: str) -> None:
     assert "TVM built" in str(found[0])
 
 
-def test_a_refusal_must_be_predicted() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [{"mod": None, "refusal": "refused by RewriteUnboundBlock"}, {"is_accepted": False}],
+    ids=["before-code", "by-the-gpu-check"],
+)
+def test_a_refusal_must_be_predicted(refusal: dict[str, object]) -> None:
     batch, built = _built("llvm")
     nest = echo(built, is_gpu=False)
-    refused = replace(built, mod=None, refusal="refused by RewriteUnboundBlock")
+    refused = replace(built, **refusal)
     found = list(differences(_predict(batch, nest), 0, refused, is_gpu=False))
-    assert [d.where for d in found] == ["refused before code is generated"]
+    assert [(d.where, d.got) for d in found] == [("legality", "accepted")]
     assert not list(differences(_predict(batch, replace(nest, is_refused=as_expr(1))), 0, refused, is_gpu=False))
 
 

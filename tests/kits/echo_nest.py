@@ -37,7 +37,7 @@ def echo(built: Realised, *, is_gpu: bool) -> LoopNest:
         for b in compacted_buffers(built.mod, is_gpu=is_gpu)
     }
     statements = tuple(_statement(nest, block) for block in nest.blocks if block.is_leaf)
-    return LoopNest(statements, buffers, as_expr(0), as_expr(int(not built.is_repaired)))
+    return LoopNest(statements, buffers, as_expr(int(not built.is_legal)), as_expr(int(not built.is_repaired)))
 
 
 def _statement(nest: TirNest, block: TirBlock) -> Statement:

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from kits.oracle import Realised
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.metaschedule.gpu_check import why_not
 from prune_engine.metaschedule.tir_affine import Affine
 from prune_engine.metaschedule.tir_lowered import compacted_buffers
-from prune_engine.metaschedule.tir_nest import TirBlock, TirNest, read_nest
+from prune_engine.metaschedule.tir_nest import TirBlock, TirIter, TirNest, read_nest
 from prune_engine.symbols.evaluate import evaluate
 from prune_engine.symbols.expr import Expr, as_expr
 from prune_engine.symbols.loop_nest import Access, LoopKind, LoopNest, Statement
@@ -69,14 +70,14 @@ def differences(batch: CandidateBatch, row: int, built: Realised, *, is_gpu: boo
     is_canonical, is_refused = predicted(predicted.nest.is_canonical, predicted.nest.is_refused)
     if bool(is_canonical) == built.is_repaired:
         yield Difference("decisions kept", built.decisions if built.is_repaired else "as asked", bool(is_canonical))
-    if built.mod is None:
-        if not is_refused:
-            yield Difference("refused before code is generated", built.refusal, "not refused")
-        return
     if built.is_repaired:  # another candidate's kernel
         return
-    if is_refused and built.is_accepted is not False:
-        yield Difference("refused before code is generated", "not refused", "refused")
+    if bool(is_refused) == built.is_legal:
+        reason = why_not(built.checked, batch.space.task.target) if built.checked is not None else None
+        verdict = "accepted" if built.is_legal else f"refused: {built.refusal or reason}"
+        yield Difference("legality", verdict, "refused" if is_refused else "accepted")
+    if built.mod is None:
+        return
     nest = read_nest(built.mod)
     leaves = [block for block in nest.blocks if block.is_leaf]
     names = [block.name for block in leaves], [s.name for s in predicted.nest.statements]
@@ -145,7 +146,7 @@ def unroll_steps(block: TirBlock) -> int:
     return int(steps[-1]) if steps else 0
 
 
-def own_axes(nest: TirNest, block: TirBlock) -> Iterator[object]:
+def own_axes(nest: TirNest, block: TirBlock) -> Iterator[TirIter]:
     """A block's axes and those of the blocks it is nested in: together they place an instance."""
     if block.parent is not None:
         yield from own_axes(nest, nest.blocks[block.parent])
@@ -165,7 +166,7 @@ def _affine(start: Affine | None) -> tuple[tuple[tuple[str, int], ...], int] | N
 
 def _accesses(accesses: Iterable[Access], iterators: tuple[NestIterator, ...]) -> Iterator[tuple[object, ...]]:
     for access in accesses:
-        dimensions = []
+        dimensions: list[tuple[object, int]] = []
         for index in access.indices:
             if index.coefficients is None:
                 dimensions.append((None, index.width))

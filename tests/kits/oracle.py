@@ -45,6 +45,10 @@ class Realised:
     def is_repaired(self) -> bool:
         return self.asked != self.decisions
 
+    @property
+    def is_legal(self) -> bool:
+        return self.mod is not None and self.is_accepted is not False
+
 
 class Oracle:
     """TVM's own replay and post-processors for one kernel and target."""
