@@ -127,19 +127,16 @@ def probe(
     from prune_engine.metaschedule.probe_kernels import ProbeKernels
 
     n_threads = threads_or_default(threads)
-    limits = host_profile(n_threads).limits
-    sizes = {
-        name: limit.value
-        for name, limit in (
-            ("vector_bytes", limits.vector_bytes),
-            ("vector_registers", limits.vector_registers),
-        )
-        if limit
-    }
+    host = host_profile(n_threads)  # before TVM binds this thread to one processor
     path = out or user_folder() / f"{probe_name(cpu_model(), n_threads)}.yaml"
     check_place(path)  # before a minute of measuring, not after it
     profile = probe_host(
-        ProbeKernels(n_threads, **sizes),
+        host,
+        ProbeKernels(
+            n_threads,
+            vector_bytes=host.value("limits.vector_bytes"),
+            vector_registers=host.value("limits.vector_registers"),
+        ),
         measured_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         say=(lambda _: None) if quiet else say,
     )

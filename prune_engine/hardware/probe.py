@@ -7,17 +7,26 @@ import os
 import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from prune_engine import __version__
-from prune_engine.hardware.host import cpu_model, host_profile
+from prune_engine.hardware.host import cpu_model
+from prune_engine.hardware.load import LoadMeter
 from prune_engine.hardware.schema import HardwareProfile, MemoryLevel, Probe, Rate
 
 #: Off-chip memory is read in a working set so many times the last cache's size.
 _DRAM_FACTOR = 4
 _MIN_DRAM_BYTES, _MAX_DRAM_BYTES = 64 << 20, 2 << 30
+#: Where a container's memory limit and its use stand, in versions 2 and 1 of the kernel's interface.
+_CGROUP_FILES = (
+    ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current"),
+    ("sys/fs/cgroup/memory/memory.limit_in_bytes", "sys/fs/cgroup/memory/memory.usage_in_bytes"),
+)
 #: Samples that differ by more than this share of the median were disturbed.
 _QUIET_SPREAD = 0.1
+#: Others that take more of the processors than this slow what is measured, be it evenly.
+_QUIET_SHARE = 0.05
 
 
 class Kernels(Protocol):
@@ -36,17 +45,17 @@ class Kernels(Protocol):
 
 
 def probe_host(
-    kernels: Kernels, *, measured_at: str, say: Callable[[str], None] = lambda _: None
+    host: HardwareProfile, kernels: Kernels, *, measured_at: str, say: Callable[[str], None] = lambda _: None
 ) -> HardwareProfile:
     """Measure this machine: peaks by dtype, bandwidth of each data level, cost of a parallel region.
 
-    Capacities and shapes are those the operating system reports, as in `host_profile`. Every measured number
-    is the median of several samples and has a source that says how it came about. ``say`` gets one line per
-    measurement.
+    ``host`` is what the operating system reports, from `host_profile` with the kernels' thread count; take it
+    before any kernel runs, for thread pools bind this thread to a processor and then only that one shows.
+    Every measured number is the median of several samples and has a source that says how it came about.
+    ``say`` gets one line per measurement.
     """
-    host = host_profile(kernels.n_threads)
     model = cpu_model()
-    notes = _Notes(say)
+    notes, load = _Notes(say), LoadMeter()
     peaks = {
         dtype: notes.rate(f"peak-{dtype}", kernels.flop_rates(dtype), what, "flop/s")
         for dtype, what in (
@@ -62,6 +71,9 @@ def probe_host(
         "one parallel region of TVM's thread pool, back to back, less the same work in one thread",
         "s",
     )
+    share = load.others_share()
+    if share is not None and share > _QUIET_SHARE:
+        say(f"other programs used {share:.0%} of the processors meanwhile; measure again when they are idle")
     units = tuple(
         unit.model_copy(update={"peak_flop_per_sec": {k: v for k, v in peaks.items() if v is not None}})
         if unit.name == "vector"
@@ -77,7 +89,11 @@ def probe_host(
             "launch_secs": launch,
             "sources": {**host.sources, **notes.sources},
             "probe": Probe(
-                cpu_model=model, n_threads=kernels.n_threads, measured_at=measured_at, version=__version__
+                cpu_model=model,
+                n_threads=kernels.n_threads,
+                measured_at=measured_at,
+                version=__version__,
+                others_share=None if share is None else round(share, 3),
             ),
         }
     )
@@ -96,7 +112,7 @@ def working_set_bytes(level: str, host: HardwareProfile, n_threads: int) -> int 
     level itself hold, as far from both as possible.
     """
     caches = [m for m in host.memory if m.name not in ("l1i", "dram")]
-    held = {m.name: _held_bytes(m) for m in caches}
+    held = {m.name: _held_bytes(m, n_threads) for m in caches}
     if level == "dram":
         known = [size for size in held.values() if size]
         wanted = max(_MIN_DRAM_BYTES, _DRAM_FACTOR * max(known, default=0))
@@ -111,18 +127,21 @@ def working_set_bytes(level: str, host: HardwareProfile, n_threads: int) -> int 
     return total // n_threads if total < size else None
 
 
-def _held_bytes(level: MemoryLevel) -> int | None:
-    """What all instances hold together, as far as known."""
-    if level.capacity_bytes is None:
-        return None
-    return level.capacity_bytes.value * (level.instances.value if level.instances else 1)
+def _held_bytes(level: MemoryLevel, n_threads: int) -> int | None:
+    """What the instances that the threads use hold together, as far as known."""
+    return level.capacity_bytes.value * _used_instances(level, n_threads) if level.capacity_bytes else None
+
+
+def _used_instances(level: MemoryLevel, n_threads: int) -> int:
+    """Each thread is taken to run on another core; fewer threads than instances leave some idle."""
+    return min(level.instances.value, n_threads) if level.instances else 1
 
 
 def _with_bandwidth(level: MemoryLevel, host: HardwareProfile, kernels: Kernels, notes: _Notes) -> MemoryLevel:
     size = None if level.name == "l1i" else working_set_bytes(level.name, host, kernels.n_threads)
     if size is None:
         return level
-    instances = level.instances.value if level.instances else 1
+    instances = _used_instances(level, kernels.n_threads)
     share = f", divided by {instances} instances" if instances > 1 else ""
     rate = notes.rate(
         f"read-{level.name}",
@@ -151,14 +170,22 @@ class _Notes:
             self._say(f"{tag}: unknown")
             return None
         spread = (max(samples) - min(samples)) / median
-        disturbed = "" if spread <= _QUIET_SPREAD else "; the machine was not idle"
+        disturbed = "" if spread <= _QUIET_SPREAD else "; something disturbed them"
         self._sources[tag] = f"median of {len(samples)} samples that differ by {spread:.0%}: {what}"
         self._say(f"{tag}: {median:.3g} {unit} (samples differ by {spread:.0%}{disturbed})")
         return Rate(value=float(f"{median:.4g}"), source=tag, origin="measured")
 
 
-def _free_bytes() -> int:
+def _free_bytes(root: Path = Path("/")) -> int:
+    """Memory that may still be used: the machine's, or what a container's limit leaves."""
     try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
-        return _MIN_DRAM_BYTES * 4
+        free = 0
+    for limit, usage in _CGROUP_FILES:
+        try:
+            left = int((root / limit).read_text()) - int((root / usage).read_text())
+        except (OSError, ValueError):  # no such controller, or "max"
+            continue
+        free = min(free, max(0, left))
+    return free

@@ -171,12 +171,16 @@ class Calibration(_Record):
 
 
 class Probe(_Record):
-    """Where and when the numbers of a profile were measured."""
+    """Where and when the numbers of a profile were measured.
+
+    ``others_share`` is the part of all processors' time that other programs used meanwhile, 0 to 1.
+    """
 
     cpu_model: Text
     n_threads: Annotated[int, Field(gt=0)]
     measured_at: Text
     version: Text
+    others_share: Annotated[float, Field(ge=0, le=1)] | None = None
 
 
 class HardwareProfile(_Record):

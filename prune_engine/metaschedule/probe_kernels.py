@@ -19,6 +19,8 @@ from prune_engine.metaschedule.threads import use_threads
 #: Samples per quantity, and seconds that one sample takes at least: far above the timer and a thread's wake-up.
 _N_SAMPLES, _SAMPLE_SECS = 9, 0.03
 _MAX_STEPS = 1 << 30
+#: What every processor that TVM runs on has.
+_LEAST_VECTOR_BYTES, _LEAST_REGISTERS = 16, 16
 #: Registers that the chains leave for operands.
 _SPARE_REGISTERS = 4
 #: (feature, intrinsic, bits) of LLVM's 8-bit dot products, the widest first: an accumulator of int32 lanes and
@@ -35,10 +37,13 @@ class ProbeKernels:
     The process must not have started TVM's threads before with another number.
     """
 
-    def __init__(self, n_threads: int, *, vector_bytes: int = 16, vector_registers: int = 16) -> None:
+    def __init__(
+        self, n_threads: int, *, vector_bytes: float | None = None, vector_registers: float | None = None
+    ) -> None:
+        """``vector_bytes`` and ``vector_registers`` of this processor; the least there is if unknown."""
         self.n_threads = n_threads
-        self._vector_bytes = vector_bytes
-        self._chains = max(1, vector_registers - _SPARE_REGISTERS)
+        self._vector_bytes = int(vector_bytes or _LEAST_VECTOR_BYTES)
+        self._chains = max(1, int(vector_registers or _LEAST_REGISTERS) - _SPARE_REGISTERS)
         self._tvm = import_tvm()
         self._target = make_target(resolve_target("native", n_threads))
         use_threads(n_threads)
