@@ -14,12 +14,13 @@ from prune_engine_rules.launch import SharedMemory, ThreadsPerBlock, VectorBytes
 from prune_engine_rules.occupancy import DeviceFill
 from prune_engine_rules.registers import RegisterPressure, VectorRegisters
 from prune_engine_rules.residency import L1Residency, L2Residency
-from prune_engine_rules.scratchpads import Scratchpads
+from prune_engine_rules.scratchpads import SYMBOLS, Scratchpads
 
 from prune_engine.hardware.levels import DeviceKind
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.reasons import CandidateSymbols
 from prune_engine.strategies import Rule
+from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.testing import make_profile, make_task
 from prune_engine.verdicts import RuleKind
 
@@ -317,3 +318,8 @@ def test_float16_tiles_need_half_the_registers() -> None:
     columns = {"cpu_s1_vector_registers": [256], "vector_lanes": [16]}
     assert kept(VectorRegisters(), batch_of(task=task, **columns), profile) == [True]
     assert kept(VectorRegisters(), batch_of(task=BIG, **columns), profile) == [False]
+
+
+def test_the_symbols_that_rules_read_exist() -> None:
+    read = {name for case in CASES.values() for name in case.at} | set(SYMBOLS.values())
+    assert read | {"is_refused", "is_canonical"} <= {symbol.name for symbol in BUILTIN_SYMBOLS}
