@@ -55,7 +55,9 @@ def kernel_model(
             results: list[Any] = []
             for kernel, part, group in zip(kernels, parts, variables, strict=True):
                 func: Any = kernel.func
-                var = builder.add_func(func.without_attr("global_symbol"), kernel.name)
+                # Tasks have this attribute, and a task's schedule goes to the function that equals it.
+                func = func.without_attr("global_symbol").with_attr("tirx.noalias", True)
+                var = builder.add_func(func, kernel.name)
                 types = [relax.TensorType(t.shape, t.dtype) for t in part.outputs]
                 call = builder.emit(relax.call_tir(var, relax.Tuple(group), types))
                 results += (

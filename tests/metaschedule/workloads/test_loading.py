@@ -14,6 +14,7 @@ from prune_engine.metaschedule._compat import load_intrinsics
 from prune_engine.metaschedule.apply import compile_model
 from prune_engine.metaschedule.artifact import load_artifact, save_artifact
 from prune_engine.metaschedule.quiet import captured_stderr
+from prune_engine.metaschedule.relax_tasks import as_task_module, task_id_of
 from prune_engine.metaschedule.targets import architecture_of, resolve_target
 from prune_engine.metaschedule.workloads.loading import (
     SourceKind,
@@ -97,6 +98,13 @@ def test_onnx_goes_to_the_importer(conv_path: Path, target: str) -> None:
     assert len(load_tasks(str(conv_path), target, dims={"batch": 1})) == 2
 
 
+TWO_KERNELS = "\n".join(
+    f"@T.prim_func(s_tir=True)\ndef times{n}(A: T.Buffer((4,), 'float32'), C: T.Buffer((4,), 'float32')):\n"
+    f"    for i in T.serial(4):\n        with T.sblock('C'):\n            vi = T.axis.spatial(4, i)\n"
+    f"            C[vi] = A[vi] * T.float32({n})\n"
+    for n in (2, 3)
+)
+
 #: Workloads with instructions for blocks of a matrix -> the target that has them.
 WITH_INTRINSICS = {"gemm_int8": "vnni", "gemm_fp16": "cuda"}
 
@@ -134,14 +142,18 @@ def test_workload_compiles_and_runs(target: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(y, a @ b + c)
 
 
+def test_schedules_of_a_file_reach_its_kernels(tvm: Any, target: str, tmp_path: Path) -> None:
+    """Applying a schedule looks for functions that equal the task."""
+    (tmp_path / "two.py").write_text(TWO_KERNELS)
+    model: Any = load_model(str(tmp_path / "two.py"), target)
+    functions = {str(var.name_hint): func for var, func in model.mod.functions_items()}
+    assert [task.name for task in model.tasks] == ["times2", "times3"]
+    for task in model.tasks:
+        assert task_id_of(as_task_module(functions[task.name]), target) == task.task_id
+
+
 def test_file_of_two_kernels_compiles_and_runs(target: str, tmp_path: Path) -> None:
-    script = "\n".join(
-        f"@T.prim_func(s_tir=True)\ndef times{n}(A: T.Buffer((4,), 'float32'), C: T.Buffer((4,), 'float32')):\n"
-        f"    for i in T.serial(4):\n        with T.sblock('C'):\n            vi = T.axis.spatial(4, i)\n"
-        f"            C[vi] = A[vi] * T.float32({n})\n"
-        for n in (2, 3)
-    )
-    (tmp_path / "two.py").write_text(script)
+    (tmp_path / "two.py").write_text(TWO_KERNELS)
     model = load_model(str(tmp_path / "two.py"), target)
     compiled = compile_model(model, [], target)
     save_artifact(compiled, model, tmp_path / "out", n_threads=1, target=target, manifest={})
