@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prune_engine.hardware.schema import DeviceKind, HardwareProfile
 from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Subject, Variable
 from prune_engine.strategies import Rule
-from prune_engine.verdicts import BoolArray, RuleKind
+from prune_engine.verdicts import RuleKind
 from prune_engine_rules.tables import contraction_axes, inner_product, restrict_tiles, tensorized_tile
 
 
@@ -29,7 +29,8 @@ class MatrixAlignment(Rule):
         if unit is None:
             return None
 
-        def cut(sketch: Sketch, variable: Variable, subject: Subject) -> BoolArray | None:
+        def sizes(sketch: Sketch, variable: Variable, subject: Subject) -> tuple[int, int] | None:
+            """Elements that one step of the table stands for, and what they must be multiples of."""
             instruction = tensorized_tile(sketch)
             if instruction is None and profile.kind is not DeviceKind.NPU:
                 return None
@@ -37,11 +38,9 @@ class MatrixAlignment(Rule):
             axis = axes.get(sketch.variables.index(variable))
             if axis is None or 2 not in axes.values() or variable.table.shape[1] < 2:
                 return None
-            elements = inner_product(variable) * (instruction[axis] if instruction else 1)
-            kept: BoolArray = elements % unit[axis] == 0
-            return kept
+            return instruction[axis] if instruction else 1, unit[axis]
 
-        return restrict_tiles(space, cut)
+        return restrict_tiles(space, sizes, lambda table, size: inner_product(table) * size[0] % size[1] == 0)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Name the units."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Subject, Variable
 from prune_engine.strategies import Rule
-from prune_engine.verdicts import BoolArray, RuleKind
+from prune_engine.verdicts import RuleKind
 from prune_engine_rules.tables import extent_of, inner_product, restrict_tiles
 
 #: Shorter reductions are the windows of convolutions, whose best schedules do take them step by step.
@@ -24,21 +24,20 @@ class UnitReduction(Rule):
 
     def restrict(self, space: DesignSpace, profile: HardwareProfile) -> SpaceRestriction | None:  # noqa: ARG002
         """Cut rows whose inner parts are all 1 where others are possible."""
-        return restrict_tiles(space, _cut)
+        return restrict_tiles(space, _is_long, lambda table, _: inner_product(table) > 1)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say what is cut."""
         return f"a reduction of {_MIN_EXTENT} or more steps whose inner tile is a single step"
 
 
-def _cut(sketch: Sketch, variable: Variable, subject: Subject) -> BoolArray | None:
+def _is_long(sketch: Sketch, variable: Variable, subject: Subject) -> bool | None:
+    """True for the longest reduction of a statement, if it is long enough; else None."""
+    if not subject.is_reduction or variable.table.shape[1] < 2:
+        return None
     extent = extent_of(variable)
-    if not subject.is_reduction or extent < _MIN_EXTENT or variable.table.shape[1] < 2:
-        return None
-    if extent < _longest_reduction(sketch, subject.statement):
-        return None
-    kept: BoolArray = inner_product(variable) > 1
-    return kept
+    is_longest = extent >= max(_MIN_EXTENT, _longest_reduction(sketch, subject.statement))
+    return True if is_longest else None
 
 
 def _longest_reduction(sketch: Sketch, statement: str) -> int:

@@ -39,15 +39,16 @@ class RegisterPressure(Rule):
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:
         """Say how many registers a thread and a block need, and what there is."""
-        per_thread, per_block = (profile.value(path) or "unknown" for path in self.hardware_basis)
+        most, most_per_block = (profile.value(path) or "unknown" for path in self.hardware_basis)
         has = (
-            f"{profile.name} has {per_thread} a thread (limits.registers_per_thread)"
-            f" and {per_block} a block (limits.registers_per_block)"
+            f"{profile.name} has {most} a thread (limits.registers_per_thread)"
+            f" and {most_per_block} a block (limits.registers_per_block)"
         )
         if "registers_per_thread" not in symbols or "threads_per_block" not in symbols:
             return f"registers: {has}"
         registers, threads = symbols["registers_per_thread"], symbols["threads_per_block"]
-        return f"{registers:.15g} registers a thread, {registers * threads:.15g} a block of {threads:.15g} threads; {has}"
+        per_block = registers * threads
+        return f"{registers:.15g} registers a thread, {per_block:.15g} a block of {threads:.15g} threads; {has}"
 
 
 class VectorRegisters(Rule):
@@ -75,4 +76,5 @@ class VectorRegisters(Rule):
         )
         if _REGISTERS not in symbols or "vector_lanes" not in symbols:
             return f"an innermost tile of more than {has}"
-        return f"an innermost tile of {symbols[_REGISTERS]:.15g} x {symbols['vector_lanes']:.15g} values, more than {has}"
+        registers, lanes = symbols[_REGISTERS], symbols["vector_lanes"]
+        return f"an innermost tile of {registers:.15g} x {lanes:.15g} values, more than {has}"

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
+from math import prod
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Subject, Variable, VariableKind
+from prune_engine.space import DesignSpace, Int32Array, Sketch, SpaceRestriction, Subject, Variable, VariableKind
 from prune_engine.verdicts import BoolArray
 
-#: A tile variable whose subject is known, in its sketch -> rows to keep, bool (m,), or None for all.
-TileCut = Callable[[Sketch, Variable, Subject], "BoolArray | None"]
+K = TypeVar("K", bound=Hashable)
+
+#: A tile variable whose subject is known, in its sketch -> what decides about its rows, or None to keep all.
+Choose = Callable[[Sketch, Variable, Subject], "K | None"]
+#: A choice table, int32 (m, p), and what decides -> rows to keep, bool (m,).
+Rows = Callable[[Int32Array, K], BoolArray]
 
 
-def restrict_tiles(space: DesignSpace, cut: TileCut) -> SpaceRestriction | None:
+def restrict_tiles(space: DesignSpace, choose: Choose[K], rows: Rows[K]) -> SpaceRestriction | None:
     """Cut the tables of all tile variables whose subject is known, in sketches whose loops are known.
 
     A cut that would leave a variable without a choice is not made: a guess must not close a space.
     """
     keep: dict[tuple[int, int], BoolArray] = {}
+    known: dict[tuple[int, K], BoolArray] = {}  # sketches of a task share their tables
     for s, sketch in enumerate(space.sketches):
         if sketch.nests is None:
             continue
@@ -28,9 +35,14 @@ def restrict_tiles(space: DesignSpace, cut: TileCut) -> SpaceRestriction | None:
             subject = variable.subject
             if variable.kind is not VariableKind.TILE or subject is None:
                 continue
-            rows = cut(sketch, variable, subject)
-            if rows is not None and is_a_cut(variable, rows):
-                keep[s, v] = rows
+            chosen = choose(sketch, variable, subject)
+            if chosen is None:
+                continue
+            key = id(variable.table), chosen
+            if key not in known:
+                known[key] = rows(variable.table, chosen)
+            if is_a_cut(variable, known[key]):
+                keep[s, v] = known[key]
     return SpaceRestriction(keep) if keep else None
 
 
@@ -42,12 +54,12 @@ def is_a_cut(variable: Variable, rows: BoolArray) -> bool:
 
 def extent_of(variable: Variable) -> int:
     """The extent that a tile splits."""
-    return int(variable.table[0].prod())
+    return prod(variable.table[0].tolist())
 
 
-def inner_product(variable: Variable) -> NDArray[np.int64]:
-    """The product of all parts of a tile but the outermost, int64 (m,)."""
-    products: NDArray[np.int64] = variable.table[:, 1:].prod(axis=1, dtype=np.int64)
+def inner_product(table: Int32Array) -> NDArray[np.int64]:
+    """The product of all parts of each row, int32 (m, p), but the outermost; int64 (m,)."""
+    products: NDArray[np.int64] = table[:, 1:].prod(axis=1, dtype=np.int64)
     return products
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prune_engine.hardware.schema import DeviceKind, HardwareProfile
-from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Subject, Variable
+from prune_engine.space import DesignSpace, Int32Array, Sketch, SpaceRestriction, Subject, Variable
 from prune_engine.strategies import Rule
 from prune_engine.verdicts import BoolArray, RuleKind
 from prune_engine_rules.tables import item_bytes, restrict_tiles, tensorized_tile
@@ -32,15 +31,13 @@ class VectorLength(Rule):
         if n_lanes is None or n_lanes == 1:
             return None
 
-        def cut(sketch: Sketch, variable: Variable, subject: Subject) -> BoolArray | None:
-            if subject.is_reduction or not subject.is_contiguous or tensorized_tile(sketch) is not None:
-                return None
-            run = _run(variable.table)
+        def kept(table: Int32Array, _: bool) -> BoolArray:
+            run = _run(table)
             filled = run / (-(-run // n_lanes) * n_lanes)
-            kept: BoolArray = (run % max(1, n_lanes // _NARROWEST) == 0) | (filled >= _MIN_FILL)
-            return kept
+            rows: BoolArray = (run % max(1, n_lanes // _NARROWEST) == 0) | (filled >= _MIN_FILL)
+            return rows
 
-        return restrict_tiles(space, cut)
+        return restrict_tiles(space, _is_vectorised, kept)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say how long a vector is."""
@@ -60,14 +57,7 @@ class InnermostTile(Rule):
         if n_lanes is None or n_registers is None:
             return None
         most = n_lanes * n_registers
-
-        def cut(sketch: Sketch, variable: Variable, subject: Subject) -> BoolArray | None:
-            if subject.is_reduction or not subject.is_contiguous or tensorized_tile(sketch) is not None:
-                return None
-            kept: BoolArray = variable.table[:, -1] <= most
-            return kept
-
-        return restrict_tiles(space, cut)
+        return restrict_tiles(space, _is_vectorised, lambda table, _: table[:, -1] <= most)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say how much the registers hold."""
@@ -86,7 +76,14 @@ def _lanes(space: DesignSpace, profile: HardwareProfile) -> int | None:
     return max(1, int(size) // item_bytes(space.task.arg_dtypes[-1]))
 
 
-def _run(table: NDArray[np.int32]) -> NDArray[np.int32]:
+def _is_vectorised(sketch: Sketch, _: Variable, subject: Subject) -> bool | None:
+    """True for the iterator along contiguous memory, unless matrix instructions take it; else None."""
+    if subject.is_reduction or not subject.is_contiguous or tensorized_tile(sketch) is not None:
+        return None
+    return True
+
+
+def _run(table: Int32Array) -> Int32Array:
     """What is vectorised of a tile, int32 (m,): its last part, or the one before where that is 1.
 
     A last part of 1 leaves no loop there, so that the compiler vectorises the next one.
