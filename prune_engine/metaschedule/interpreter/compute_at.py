@@ -1,0 +1,302 @@
+"""Moving a block under a loop: which region it must cover there, and the loops that this takes.
+
+After TVM's compute_at.cc: the new loops cover, per block variable, the hull of what the blocks on the other
+side need while the loops inside the target loop run; storage that threads share is needed for all threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from prune_engine.metaschedule.interpreter.tree import (
+    AccessNode,
+    BlockNode,
+    DigitNode,
+    IndexNode,
+    IterNode,
+    LoopNode,
+    Node,
+    NotInterpretedError,
+    TermNode,
+    Tree,
+    loops_of,
+    plain,
+)
+from prune_engine.symbols.expr import Expr, as_expr, both, ceildiv, either, maximum, minimum, negate, total, where
+from prune_engine.symbols.loop_nest import LoopKind
+
+#: Storage that all threads of a block (or warp) see; what it must hold is not relaxed over other threads' loops.
+_THREAD_SCOPES = ("local", "wmma", "m16n8k8", "warp")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What is needed of one dimension: ``base`` (fixed while the inner loops run) + [low, low + extent)."""
+
+    base: tuple[tuple[int, TermNode], ...]
+    low: int
+    extent: Expr
+
+
+def compute_at(tree: Tree, block: BlockNode, loop: LoopNode, *, is_reverse: bool, index: int = -1) -> None:
+    """Move a block under ``loop``: before its consumers there, or (reverse) after its producers."""
+    others = tree.producers(block) if is_reverse else tree.consumers(block)
+    inside = [b for b in others if loop in loops_of(b)]
+    if not inside:
+        raise NotInterpretedError(f"block {block.name!r} is moved to where nothing needs it")
+    provided = block.reads if is_reverse else block.writes
+    domains: dict[IterNode, Interval] = {}
+    for access in provided:
+        needed = [
+            _interval_box(other, needed_access, loop, relax_threads=not is_reverse)
+            for other in inside
+            for needed_access in (other.writes if is_reverse else other.reads)
+            if needed_access.buffer is access.buffer
+        ]
+        if needed:
+            _merge_domains(domains, access, needed, block)
+    position = _position(loop, inside, is_reverse=is_reverse, index=index)
+    anchor = loop.children[position] if position < len(loop.children) else None
+    _detach(tree, block, keep=loop)
+    new_loops = _rebind(block, domains)
+    top: Node = block
+    for made in reversed(new_loops):
+        made.children.append(top)
+        top.parent = made
+        top = made
+    position = loop.children.index(anchor) if anchor is not None and anchor in loop.children else len(loop.children)
+    tree.insert(top, loop, position)
+
+
+def _detach(tree: Tree, block: BlockNode, keep: LoopNode) -> None:
+    node: Node = block
+    while node.parent is not None and node.parent is not keep and len(node.parent.children) == 1:
+        node = node.parent
+    tree.siblings(node).remove(node)
+    node.parent = None
+    block.parent = None
+
+
+def _position(loop: LoopNode, inside: list[BlockNode], *, is_reverse: bool, index: int) -> int:
+    """Where among the loop's children: -1 asks for the last possible place, others are the place itself.
+
+    A producer goes before its first consumer; a consumer goes to the end, behind its producers.
+    """
+    if index != -1:
+        raise NotInterpretedError(f"a block is moved to place {index} of a loop")
+    if is_reverse:
+        return len(loop.children)
+    return min(
+        k for k, child in enumerate(loop.children) if any(b is child or child in loops_of(b) for b in inside)
+    )
+
+
+def _interval_box(block: BlockNode, access: AccessNode, loop: LoopNode, *, relax_threads: bool) -> list[Interval]:
+    """What a block touches of a buffer while the loops inside ``loop`` run, per dimension."""
+    return box_of(access, varying_loops(block, loop, access.buffer.scope if relax_threads else None))
+
+
+def box_of(access: AccessNode, varying: set[LoopNode]) -> list[Interval]:
+    """What an access touches while the loops in ``varying`` run, per dimension."""
+    return [
+        _interval(index, varying, size) for index, size in zip(access.indices, access.buffer.shape, strict=True)
+    ]
+
+
+def varying_loops(block: BlockNode, loop: LoopNode | None, scope: str | None) -> set[LoopNode]:
+    """The loops that run for one instance of a buffer at ``loop``: those inside it, and threads that share it.
+
+    ``scope`` None: threads are not relaxed. ``loop`` None: the root, inside which all loops run.
+    """
+    around = loops_of(block)
+    inside = set(around if loop is None else around[around.index(loop) + 1 :])
+    if scope is not None:
+        for outer in around:
+            if outer.is_bound and _is_shared_among(scope, outer.kind):
+                inside.add(outer)
+    return inside
+
+
+def _is_shared_among(scope: str, kind: LoopKind) -> bool:
+    """TVM's CanRelaxStorageUnderThread: rank of the storage <= rank of the thread axis."""
+    rank = 0 if scope == "global" else 1 if scope.startswith("shared") else 3
+    return rank <= (0 if kind in (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z) else 1)
+
+
+def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Interval:
+    if index.coefficients is None:
+        return Interval((), 0, as_expr(size))
+    base: list[tuple[int, TermNode]] = []
+    low, steps = index.offset, as_expr(0)
+    for it, coefficient in index.coefficients:
+        inner, outer = split_span(it, varying)
+        steps = steps + abs(coefficient) * (inner - 1)
+        if coefficient < 0:
+            low_of_inner = inner - 1
+            if low_of_inner.constant is None and outer:
+                raise NotInterpretedError(f"an index runs backwards over {it.name} in a tile")
+            if low_of_inner.constant is None:
+                # The whole domain or part of it from 0: its last value is the span.
+                raise NotInterpretedError(f"an index runs backwards over part of {it.name}")
+            low += coefficient * low_of_inner.constant
+        base.extend((coefficient, term) for term in outer)
+    return Interval(tuple(base), low, steps + index.width)
+
+
+def split_span(it: IterNode, varying: set[LoopNode]) -> tuple[Expr, list[TermNode]]:
+    """How many values an iterator takes while ``varying`` run, and what is left of its terms outside."""
+    steps: list[Expr] = []
+    outer: list[TermNode] = []
+    for term in it.terms:
+        inner_digits = [d for d in term.over if d.loop in varying]
+        outer_digits = tuple(d for d in term.over if d.loop not in varying)
+        if inner_digits:
+            flat = total(d.flat_stride * (digit_span(d) - 1) for d in inner_digits) + 1
+            span = minimum(term.modulus, ceildiv(flat, term.divisor)) if not _is_plain(term) else flat
+            steps.append(term.stride * (span - 1))
+        if outer_digits:
+            outer.append(TermNode(term.stride, outer_digits, term.divisor, term.modulus))
+    span = total(steps) + 1
+    return (span if it.extent.constant is None else minimum_extent(span, it.extent)), outer
+
+
+def minimum_extent(span: Expr, extent: Expr) -> Expr:
+    """The span, at most the domain."""
+    return (
+        minimum(span, extent)
+        if span.constant is None
+        else as_expr(min(span.constant, extent.constant or span.constant))
+    )
+
+
+def digit_span(digit: DigitNode) -> Expr:
+    """How many values a digit takes while its whole loop runs."""
+    return (
+        digit.loop.extent if digit.is_whole else minimum(ceildiv(digit.loop.extent, digit.divisor), digit.modulus)
+    )
+
+
+def _is_plain(term: TermNode) -> bool:
+    return term.plain_loop is not None
+
+
+def _merge_domains(
+    domains: dict[IterNode, Interval], access: AccessNode, needed: list[list[Interval]], block: BlockNode
+) -> None:
+    """Domains of block variables from what is needed of one buffer that they index."""
+    for dimension, index in enumerate(access.indices):
+        interval = union([box[dimension] for box in needed])
+        if index.coefficients is None:
+            continue
+        real = [(it, c) for it, c in index.coefficients if not it.is_virtual]
+        if len(real) != len(index.coefficients) or len(real) > 1:
+            continue
+        if not real:
+            continue
+        it, coefficient = real[0]
+        if coefficient != 1 or index.width != 1:
+            if coefficient < 0:
+                raise NotInterpretedError(f"block {block.name!r} is provided backwards")
+            raise NotInterpretedError(f"block {block.name!r} provides a buffer with a stride")
+        moved = Interval(interval.base, interval.low - index.offset, interval.extent)
+        domains[it] = union([domains[it], moved]) if it in domains else moved
+
+
+def union(intervals: list[Interval]) -> Interval:
+    """The hull of intervals that move together. Raises NotInterpretedError if they do not."""
+    first = intervals[0]
+    for other in intervals[1:]:
+        if [(c, t.stride, t.over, t.divisor) for c, t in other.base] != [
+            (c, t.stride, t.over, t.divisor) for c, t in first.base
+        ]:
+            raise NotInterpretedError("two blocks need different places of a buffer")
+        low = min(first.low, other.low)
+        end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
+        first = Interval(first.base, low, end)
+    return first
+
+
+def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNode]:
+    """New loops for a block, one per variable, and its variables bound to them."""
+    loops: list[LoopNode] = []
+    replaced: dict[LoopNode, list[DigitNode]] = {}
+    for number, it in enumerate(block.real_iters):
+        interval = domains.get(it, Interval((), 0, it.extent))
+        extent, offset = _clipped(interval, it)
+        loop = LoopNode(f"ax{number}", extent)
+        terms = [*_scaled(interval.base), plain(loop)]
+        source = it.terms[0].plain_loop if len(it.terms) == 1 else None
+        if source is not None and it.terms[0].stride.constant == 1:
+            replaced[source] = _as_digits(terms)
+        it.terms, it.offset = terms, offset
+        loops.append(loop)
+    for it in block.iters:
+        if it.is_virtual:
+            it.terms = [moved for term in it.terms for moved in _moved(term, replaced, block)]
+    return loops
+
+
+def _scaled(base: tuple[tuple[int, TermNode], ...]) -> list[TermNode]:
+    return [TermNode(term.stride * c, term.over, term.divisor, term.modulus) for c, term in base]
+
+
+def _as_digits(terms: list[TermNode]) -> list[DigitNode]:
+    """Terms as a flat sum of digits; empty if one of them is a quotient of a sum."""
+    digits: list[DigitNode] = []
+    for term in terms:
+        if len(term.over) != 1:
+            return []
+        digit = term.over[0]
+        if term.plain_loop is not None:
+            digits.append(DigitNode(digit.loop, term.stride, digit.divisor, digit.modulus))
+        elif digit.is_whole and digit.flat_stride.constant == 1:
+            digits.append(DigitNode(digit.loop, term.stride, term.divisor, term.modulus))
+        elif term.divisor.constant == 1 and digit.flat_stride.constant == 1:
+            digits.append(DigitNode(digit.loop, term.stride, digit.divisor, digit.modulus))
+        else:
+            return []
+    return digits
+
+
+def _moved(term: TermNode, replaced: dict[LoopNode, list[DigitNode]], block: BlockNode) -> list[TermNode]:
+    """A virtual variable's term over the loops that took the place of those it was over."""
+    over: list[DigitNode] = []
+    for digit in term.over:
+        new = replaced.get(digit.loop)
+        if not new or not digit.is_whole:
+            raise NotInterpretedError(f"block {block.name!r}: a quotient of a variable that is needed in part")
+        over.extend(DigitNode(d.loop, digit.flat_stride * d.flat_stride, d.divisor, d.modulus) for d in new)
+    if term.plain_loop is None:
+        return [TermNode(term.stride, tuple(over), term.divisor, term.modulus)]
+    one = as_expr(1)
+    return [
+        plain(d.loop, term.stride * d.flat_stride)
+        if d.is_whole
+        else TermNode(term.stride * d.flat_stride, (DigitNode(d.loop, one, d.divisor, d.modulus),), one, d.modulus)
+        for d in over
+    ]
+
+
+def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr]:
+    """The loop's extent and the variable's start: the interval, cut to the domain where TVM can prove that it may.
+
+    It keeps an interval that lies in the domain, takes the domain if that lies in the interval, cuts where
+    the interval does not move (no loop outside that it depends on runs), else keeps it under a predicate.
+    """
+    domain = it.extent
+    moves = total(c * (term.stride * (term_reach(term) - 1)) for c, term in interval.base)
+    low, high = as_expr(interval.low), interval.extent + (interval.low - 1)
+    lies_in = both(as_expr(0).le(low), (high + moves).lt(domain))
+    covers = both((low + moves).le(0), domain.le(high + 1))
+    cut = minimum(high, domain - 1) - maximum(low, 0) + 1
+    is_cut = both(negate(lies_in), either(covers, moves.eq(0)))
+    extent = where(is_cut, where(covers, domain, cut), interval.extent)
+    return extent, where(is_cut, where(covers, 0, maximum(low, 0)), low)
+
+
+def term_reach(term: TermNode) -> Expr:
+    """How many values a term's digit takes while all its loops run."""
+    if _is_plain(term):
+        return term.modulus
+    flat = total(d.flat_stride * (digit_span(d) - 1) for d in term.over) + 1
+    return minimum(term.modulus, ceildiv(flat, term.divisor))

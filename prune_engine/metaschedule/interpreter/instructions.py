@@ -1,0 +1,380 @@
+"""One trace applied to a loop tree, instruction by instruction, with expressions in place of sampled numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Final
+
+from prune_engine.errors import SpaceError
+from prune_engine.metaschedule.interpreter import inlining
+from prune_engine.metaschedule.interpreter.compute_at import compute_at
+from prune_engine.metaschedule.interpreter.locations import INLINE, ROOT, effective, locations
+from prune_engine.metaschedule.interpreter.stages import cache_read, cache_write, rfactor
+from prune_engine.metaschedule.interpreter.tree import (
+    BlockNode,
+    LoopNode,
+    Node,
+    NotInterpretedError,
+    Tree,
+    blocks_under,
+    fuse_in_bindings,
+    loops_of,
+    split_in_bindings,
+)
+from prune_engine.metaschedule.traces import plain as plain_value
+from prune_engine.symbols.expr import Expr, as_expr, ceildiv, part, product
+from prune_engine.symbols.loop_nest import LoopKind
+
+#: Thread axes as TVM names them.
+THREAD_AXES: Final[Mapping[str, LoopKind]] = {
+    "blockIdx.x": LoopKind.BLOCK_X,
+    "blockIdx.y": LoopKind.BLOCK_Y,
+    "blockIdx.z": LoopKind.BLOCK_Z,
+    "vthread.x": LoopKind.VTHREAD,
+    "threadIdx.x": LoopKind.THREAD_X,
+    "threadIdx.y": LoopKind.THREAD_Y,
+    "threadIdx.z": LoopKind.THREAD_Z,
+}
+#: A sampled location: the loop, or one of these.
+_AT_ROOT, _INLINED = "root", "inline"
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A random variable of the trace, by address."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """An instruction of a trace as plain values; ``inputs`` holds Variables, numbers, None, and lists of these."""
+
+    kind: str
+    inputs: tuple[Any, ...]
+    attrs: tuple[Any, ...]
+    outputs: tuple[int, ...]
+
+
+def read_trace(trace: Any) -> list[Instruction]:
+    """A trace's instructions up to the post-processors'."""
+    found: list[Instruction] = []
+    known: set[int] = set()
+    for inst in trace.insts:
+        kind = str(inst.kind.name)
+        if kind == "EnterPostproc":
+            break
+        inputs = tuple(_input(x, known) for x in inst.inputs)
+        outputs = tuple(_key(x) for x in inst.outputs)
+        known.update(outputs)
+        found.append(Instruction(kind, inputs, tuple(_attribute(a) for a in inst.attrs), outputs))
+    return found
+
+
+def _input(item: Any, known: set[int]) -> Any:
+    if item is None or isinstance(item, (int, float)):
+        return item
+    if isinstance(item, str):
+        return str(item)
+    if _key(item) in known:
+        return Variable(_key(item))
+    if hasattr(item, "__iter__"):
+        return [_input(x, known) for x in item]
+    return plain_value(item)
+
+
+def _attribute(item: Any) -> Any:
+    try:
+        return plain_value(item)
+    except SpaceError:  # an index map: who needs it reads it itself
+        return item
+
+
+class LocationNeededError(Exception):
+    """A compute location is to be decided: the options there are, and the location variable's decision."""
+
+    def __init__(self, variable: int, taken: Expr) -> None:
+        super().__init__(f"variable {variable}")
+        self.variable, self.taken = variable, taken
+
+
+class TraceRunner:
+    """Applies a trace's instructions to a tree.
+
+    ``taken`` are the locations that TVM takes, for the location variables in order; when there are fewer
+    than the trace asks for, LocationNeededError tells what the next one depends on.
+    """
+
+    def __init__(self, tree: Tree, taken: tuple[int, ...]) -> None:
+        self.tree = tree
+        #: Annotations of the root block.
+        self.root_annotations: dict[str, Any] = {}
+        #: Expressions of location variables: what is taken under each decision.
+        self.locations: list[tuple[int, Expr]] = []
+        #: Cooperative fetches in trace order: block, lanes, and the thread extents bound before it.
+        self.fetches: list[tuple[BlockNode, Expr, Expr | None, Expr | None]] = []
+        #: variable -> (block, iterator's loop) of each tile, for people and rules.
+        self.tiled: dict[int, tuple[BlockNode, int]] = {}
+        self._taken = taken
+        self._values: dict[int, Any] = {}
+        self._n_variables = 0
+        self._tile_of: dict[Expr, tuple[LoopNode, int]] = {}
+        self._threads: dict[LoopKind, LoopNode | Expr] = {}
+
+    def run(self, instructions: Sequence[Instruction]) -> None:
+        """Apply all instructions. Raises NotInterpretedError, LocationNeededError."""
+        for inst in instructions:
+            handler = _HANDLERS.get(inst.kind)
+            if handler is None:
+                raise NotInterpretedError(f"instruction {inst.kind}")
+            outputs = handler(self, inst, [self._value(x) for x in inst.inputs]) or []
+            if len(outputs) != len(inst.outputs):
+                raise NotInterpretedError(
+                    f"{inst.kind} gives {len(inst.outputs)} results where {len(outputs)} are seen"
+                )
+            self._values.update(zip(inst.outputs, outputs, strict=True))
+
+    def _value(self, item: Any) -> Any:
+        if isinstance(item, Variable):
+            return self._values[item.key]
+        return [self._value(x) for x in item] if isinstance(item, list) else item
+
+    # Reading the tree
+
+    def _get_sblock(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        name = str(inst.attrs[0])
+        return ["root" if name == "root" else self.tree.block(name)]
+
+    def _get_loops(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return list(loops_of(inputs[0]))
+
+    def _get_consumers(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return list(self.tree.consumers(inputs[0]))
+
+    def _get_producers(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return list(self.tree.producers(inputs[0]))
+
+    # Sampling
+
+    def _sample_tile(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        variable, loop = self._next_variable(), inputs[0]
+        parts = [part(variable, k) for k in range(int(inst.attrs[0]))]
+        self._tile_of.update((expr, (loop, k)) for k, expr in enumerate(parts))
+        block = blocks_under(loop)[0]
+        self.tiled[variable] = (block, loops_of(block).index(loop))
+        return parts
+
+    def _sample_categorical(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return [part(self._next_variable(), 0)]
+
+    def _sample_location(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        variable, block = self._next_variable(), inputs[0]
+        taken = effective(locations(self.tree, block), part(variable, 0))
+        self.locations.append((variable, taken))
+        if len(self.locations) > len(self._taken):
+            raise LocationNeededError(variable, taken)
+        location = self._taken[len(self.locations) - 1]
+        if location == INLINE:
+            return [_INLINED]
+        if location == ROOT:
+            return [_AT_ROOT]
+        return [loops_of(self.tree.consumers(block)[0])[location]]
+
+    def _next_variable(self) -> int:
+        self._n_variables += 1
+        return self._n_variables - 1
+
+    # Loops
+
+    def _split(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        loop, factors = inputs[0], inputs[1:]
+        known = product(f for f in factors if f is not None)
+        is_perfect = self._is_perfect(loop, factors)
+        extents = [ceildiv(loop.extent, known) if f is None else as_expr(f) for f in factors]
+        return list(split_loop(self.tree, loop, extents, is_perfect=is_perfect))
+
+    def _is_perfect(self, loop: LoopNode, factors: list[Any]) -> bool:
+        tiles = [self._tile_of.get(f) if isinstance(f, Expr) else None for f in factors]
+        if all(tile is not None and tile[0] is loop and tile[1] == k for k, tile in enumerate(tiles)):
+            return True
+        extent, numbers = loop.extent.constant, [f if isinstance(f, int) else None for f in factors]
+        missing = numbers.count(None)
+        known = 1
+        for number in numbers:
+            known *= number or 1
+        if extent is None or missing > 1:
+            return False
+        return extent % known == 0 if missing else known == extent
+
+    def _fuse(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return [fuse_loops(self.tree, inputs)]
+
+    def _reorder(self, inst: Instruction, inputs: list[Any]) -> None:
+        reorder_loops(self.tree, inputs)
+
+    def _bind(self, inst: Instruction, inputs: list[Any]) -> None:
+        axis = str(inst.attrs[0])
+        if axis not in THREAD_AXES:
+            raise NotInterpretedError(f"thread axis {axis}")
+        inputs[0].kind = THREAD_AXES[axis]
+        self._threads[inputs[0].kind] = inputs[0]
+
+    def _add_unit_loop(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        node: Node = inputs[0]
+        loop = LoopNode("u", as_expr(1))
+        self.tree.replace(node, loop)
+        loop.children.append(node)
+        node.parent = loop
+        return [loop]
+
+    # Blocks
+
+    def _cache_write(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return [cache_write(self.tree, inputs[0], int(inst.attrs[0]), str(inst.attrs[1]))]
+
+    def _cache_read(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        consumers = inputs[1] if len(inputs) > 1 and isinstance(inputs[1], list) else inputs[1:]
+        return [cache_read(self.tree, inputs[0], int(inst.attrs[0]), str(inst.attrs[1]), consumers)]
+
+    def _compute_at(self, inst: Instruction, inputs: list[Any]) -> None:
+        block, loop = inputs
+        if loop == _INLINED:
+            inlining.compute_inline(self.tree, block)
+        elif loop != _AT_ROOT:
+            compute_at(self.tree, block, loop, is_reverse=False, index=int(inst.attrs[1]))
+
+    def _reverse_compute_at(self, inst: Instruction, inputs: list[Any]) -> None:
+        block, loop = inputs
+        if loop == _INLINED:
+            inlining.reverse_compute_inline(self.tree, block)
+        elif loop != _AT_ROOT:
+            compute_at(self.tree, block, loop, is_reverse=True, index=int(inst.attrs[1]))
+
+    def _compute_inline(self, inst: Instruction, inputs: list[Any]) -> None:
+        inlining.compute_inline(self.tree, inputs[0])
+
+    def _reverse_compute_inline(self, inst: Instruction, inputs: list[Any]) -> None:
+        inlining.reverse_compute_inline(self.tree, inputs[0])
+
+    def _rfactor(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return [rfactor(self.tree, inputs[0], int(inst.attrs[0]))]
+
+    def _set_scope(self, inst: Instruction, inputs: list[Any]) -> None:
+        buffer = inputs[0].writes[int(inst.attrs[0])].buffer
+        buffer.scope = str(inst.attrs[1])
+        buffer.name = f"{buffer.name}_{buffer.scope.replace('.', '_')}"
+
+    def _storage_align(self, inst: Instruction, inputs: list[Any]) -> None:
+        index, axis, factor, offset = (int(a) for a in inst.attrs)
+        inputs[0].writes[index].buffer.alignment = (axis, factor, offset)
+
+    def _annotate(self, inst: Instruction, inputs: list[Any]) -> None:
+        target, value, key = inputs[0], inputs[1], str(inst.attrs[0])
+        if target == "root":
+            self.root_annotations[key] = value
+            return
+        target.annotations[key] = value
+        if key == "meta_schedule.cooperative_fetch":
+            x, y = self._threads.get(LoopKind.THREAD_X), self._threads.get(LoopKind.THREAD_Y)
+            self.fetches.append((target, as_expr(value), _extent(x), _extent(y)))
+        elif key == "warp_execution":
+            self._threads[LoopKind.THREAD_X] = as_expr(32)
+
+    def _unannotate(self, inst: Instruction, inputs: list[Any]) -> None:
+        annotations = self.root_annotations if inputs[0] == "root" else inputs[0].annotations
+        annotations.pop(str(inst.attrs[0]), None)
+
+
+def split_loop(tree: Tree, loop: LoopNode, extents: list[Expr], *, is_perfect: bool) -> list[LoopNode]:
+    """Put nested loops of these extents, outermost first, where ``loop`` was."""
+    made = [LoopNode(f"{loop.name}_{k}", extent) for k, extent in enumerate(extents)]
+    strides = [product(extents[k + 1 :]) for k in range(len(extents))]
+    split_in_bindings(loop, loop, list(zip(made, strides, strict=True)), is_perfect)
+    tree.replace(loop, made[0])
+    for outer, inner in pairwise(made):
+        outer.children = [inner]
+        inner.parent = outer
+    _take_children(made[-1], loop)
+    return made
+
+
+def fuse_loops(tree: Tree, loops: list[LoopNode]) -> LoopNode:
+    """Put one loop where directly nested ones were."""
+    for outer, inner in pairwise(loops):
+        if outer.children != [inner]:
+            raise NotInterpretedError(f"loops {outer.name} and {inner.name} are fused but not nested")
+    fused = LoopNode("_".join(loop.name for loop in loops) + "_fused", product(loop.extent for loop in loops))
+    fuse_in_bindings(loops[0], loops, fused)
+    tree.replace(loops[0], fused)
+    _take_children(fused, loops[-1])
+    return fused
+
+
+def reorder_loops(tree: Tree, order: list[LoopNode]) -> None:
+    """Give the places that these loops have in their chain to them in this order."""
+    depth = {loop: len(loops_of(loop)) for loop in order}
+    top, bottom = min(order, key=depth.__getitem__), max(order, key=depth.__getitem__)
+    chain = [*loops_of(bottom)[len(loops_of(top)) :], bottom]
+    if chain[0] is not top or any(loop not in chain for loop in order):
+        raise NotInterpretedError("loops of different nests are reordered")
+    for outer in chain[:-1]:
+        if len(outer.children) != 1:
+            raise NotInterpretedError(f"loop {outer.name} is reordered but holds several things")
+    body = bottom.children
+    queue = iter(order)
+    placed = [next(queue) if loop in order else loop for loop in chain]
+    siblings, parent = tree.siblings(top), top.parent
+    siblings[siblings.index(top)] = placed[0]
+    placed[0].parent = parent
+    for outer, inner in pairwise(placed):
+        outer.children = [inner]
+        inner.parent = outer
+    placed[-1].children = body
+    for child in body:
+        child.parent = placed[-1]
+
+
+def _take_children(new: LoopNode, old: LoopNode) -> None:
+    new.children = old.children
+    for child in new.children:
+        child.parent = new
+
+
+def _extent(loop: LoopNode | Expr | None) -> Expr | None:
+    return loop.extent if isinstance(loop, LoopNode) else loop
+
+
+def _key(variable: Any) -> int:
+    """The address of a TVM object: ``==`` on its expressions builds an expression."""
+    return int(variable.__chandle__()) if hasattr(variable, "__chandle__") else -1
+
+
+_Handler = Callable[[TraceRunner, Instruction, list[Any]], list[Any] | None]
+
+_HANDLERS: Final[Mapping[str, _Handler]] = {
+    "GetSBlock": TraceRunner._get_sblock,
+    "GetLoops": TraceRunner._get_loops,
+    "GetConsumers": TraceRunner._get_consumers,
+    "GetProducers": TraceRunner._get_producers,
+    "SamplePerfectTile": TraceRunner._sample_tile,
+    "SampleCategorical": TraceRunner._sample_categorical,
+    "SampleComputeLocation": TraceRunner._sample_location,
+    "Split": TraceRunner._split,
+    "Fuse": TraceRunner._fuse,
+    "Reorder": TraceRunner._reorder,
+    "Bind": TraceRunner._bind,
+    "AddUnitLoop": TraceRunner._add_unit_loop,
+    "CacheWrite": TraceRunner._cache_write,
+    "CacheRead": TraceRunner._cache_read,
+    "ComputeAt": TraceRunner._compute_at,
+    "ReverseComputeAt": TraceRunner._reverse_compute_at,
+    "ComputeInline": TraceRunner._compute_inline,
+    "ReverseComputeInline": TraceRunner._reverse_compute_inline,
+    "RFactor": TraceRunner._rfactor,
+    "SetScope": TraceRunner._set_scope,
+    "StorageAlign": TraceRunner._storage_align,
+    "Annotate": TraceRunner._annotate,
+    "Unannotate": TraceRunner._unannotate,
+}

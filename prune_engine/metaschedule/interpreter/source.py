@@ -1,0 +1,105 @@
+"""The loop nests of a sketch's candidates: one structure per set of compute locations, read when first met."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.metaschedule.interpreter.finish import loop_nest
+from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits
+from prune_engine.metaschedule.interpreter.instructions import Instruction, LocationNeededError, TraceRunner
+from prune_engine.metaschedule.interpreter.postprocs import post_process
+from prune_engine.metaschedule.interpreter.tree import Tree
+from prune_engine.space import Int32Array
+from prune_engine.symbols.evaluate import TableValues, evaluate
+from prune_engine.symbols.expr import Expr, as_expr, both, part
+from prune_engine.symbols.loop_nest import LoopNest
+from prune_engine.symbols.structure import NestGroup
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """What of a target changes a nest: its kind, and a GPU's limits."""
+
+    kind: str
+    limits: GpuLimits | None
+
+
+@dataclass
+class _Step:
+    """What follows from the locations taken so far: the nest, or what the next location is."""
+
+    nest: LoopNest | None = None
+    taken: Expr | None = None
+    inner: dict[int, _Step] = field(default_factory=dict)
+
+
+class InterpretedSketch:
+    """A NestSource over a trace. Reading a structure costs 1-5 ms, once; the rest is columns."""
+
+    def __init__(
+        self, tree: Tree, instructions: Sequence[Instruction], facts: TargetFacts, tables: TableValues
+    ) -> None:
+        """``tree`` is the unscheduled kernel; it is copied for each structure."""
+        self._tree, self._instructions, self._facts = tree, instructions, facts
+        self._tables = tables
+        self._first = self._step(())
+
+    @property
+    def tables(self) -> TableValues:
+        """Values per row of the sketch's choice tables."""
+        return self._tables
+
+    def groups(self, indices: Int32Array) -> Sequence[NestGroup]:
+        """The structures of candidates, int32 (n, v). Raises NotInterpretedError for one that cannot be read."""
+        found: list[NestGroup] = []
+        self._collect(self._first, (), indices, None, found)
+        return found
+
+    def nest_at(self, locations: tuple[int, ...]) -> LoopNest | None:
+        """The nest under these locations (as TVM takes them), None if more are asked for."""
+        step = self._first
+        for number, location in enumerate(locations):
+            step = self._inner(step, locations[:number], location)
+        return step.nest
+
+    def _collect(
+        self,
+        step: _Step,
+        taken: tuple[int, ...],
+        indices: Int32Array,
+        rows: NDArray[np.int64] | None,
+        found: list[NestGroup],
+    ) -> None:
+        if step.nest is not None:
+            found.append(NestGroup(step.nest, rows))
+            return
+        assert step.taken is not None
+        mine = indices if rows is None else indices[rows]
+        (column,) = evaluate([step.taken], self._tables, mine)
+        for location in np.unique(column).tolist():
+            chosen = np.flatnonzero(column == location)
+            inner = self._inner(step, taken, location)
+            self._collect(inner, (*taken, location), indices, chosen if rows is None else rows[chosen], found)
+
+    def _inner(self, step: _Step, taken: tuple[int, ...], location: int) -> _Step:
+        if location not in step.inner:
+            step.inner[location] = self._step((*taken, location))
+        return step.inner[location]
+
+    def _step(self, taken: tuple[int, ...]) -> _Step:
+        runner = TraceRunner(copy.deepcopy(self._tree), taken)
+        try:
+            runner.run(self._instructions)
+        except LocationNeededError as needed:
+            return _Step(taken=needed.taken)
+        limits = self._facts.limits
+        done = post_process(runner, self._facts.kind, limits.max_threads_per_block if limits else 1)
+        is_canonical = as_expr(1)
+        for variable, chosen in runner.locations:
+            is_canonical = both(is_canonical, chosen.eq(part(variable, 0)))
+        return _Step(nest=loop_nest(done, is_canonical, limits))
