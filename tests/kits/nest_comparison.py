@@ -15,7 +15,7 @@ from prune_engine.metaschedule.tir_lowered import compacted_buffers
 from prune_engine.metaschedule.tir_nest import TirBlock, TirIter, TirNest, read_nest
 from prune_engine.symbols.evaluate import evaluate
 from prune_engine.symbols.expr import Expr, as_expr
-from prune_engine.symbols.loop_nest import Access, LoopKind, LoopNest, Statement
+from prune_engine.symbols.loop_nest import Access, LoopKind, Statement
 from prune_engine.symbols.loop_nest import Iterator as NestIterator
 
 #: Names of loop kinds as TVM has them.
@@ -57,8 +57,16 @@ class Prediction:
         assert batch.sketch.nests is not None, "an opaque sketch has no prediction"
         self._tables = batch.sketch.nests.tables
         self._indices = batch.indices[row : row + 1]
-        (group,) = batch.sketch.nests.groups(self._indices)
-        self.nest: LoopNest = group.nest
+        groups = batch.sketch.nests.groups(self._indices)
+        (self.nest,) = (group.nest for group in groups if group.rows is None or len(group.rows))
+
+    def refusal(self) -> str:
+        """Why it is predicted to be refused."""
+        names = list(self.nest.refusals)
+        holds = self(*self.nest.refusals.values())
+        return "refused: " + (
+            ", ".join(name for name, h in zip(names, holds, strict=True) if h) or "no reason given"
+        )
 
     def __call__(self, *exprs: Expr) -> list[int]:
         return [int(column[0]) for column in evaluate(exprs, self._tables, self._indices)]
@@ -75,7 +83,7 @@ def differences(batch: CandidateBatch, row: int, built: Realised, *, is_gpu: boo
     if bool(is_refused) == built.is_legal:
         reason = why_not(built.checked, batch.space.task.target) if built.checked is not None else None
         verdict = "accepted" if built.is_legal else f"refused: {built.refusal or reason}"
-        yield Difference("legality", verdict, "refused" if is_refused else "accepted")
+        yield Difference("legality", verdict, predicted.refusal() if is_refused else "accepted")
     if built.mod is None:
         return
     nest = read_nest(built.mod)

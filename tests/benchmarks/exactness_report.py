@@ -1,0 +1,173 @@
+"""The report of exactness.py: tables of nests, legality and registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import machine
+import numpy as np
+
+Record = dict[str, Any]
+
+#: What the project promises of candidates that pass: this share is accepted.
+_ACCEPTED_SHARE = 0.99
+
+
+def is_exact(records: Sequence[Record]) -> bool:
+    """Whether no nest differs, no legal candidate is refused and almost all that pass are accepted."""
+    nests, verdicts = _sums(records, "nests"), _sums(records, "legality")
+    is_sound = not nests.get("mismatches") and not verdicts.get("false_rejects")
+    passed = verdicts.get("passed", 0)
+    return is_sound and (not passed or 1 - verdicts["false_accepts"] / passed >= _ACCEPTED_SHARE)
+
+
+def as_markdown(records: Sequence[Record], registers: Sequence[Record]) -> str:
+    """The whole page."""
+    parts = [
+        "# Exactness",
+        "Written by `python tests/benchmarks/exactness.py --markdown docs/benchmarks/exactness.md`.\n"
+        "Candidates are drawn at random from every sketch; TVM replays and post-processes each of them.",
+        _nests(records),
+        _legality(records),
+        _registers(registers),
+        "Machine:\n\n" + machine.as_markdown(),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _nests(records: Sequence[Record]) -> str:
+    rows = []
+    for record in records:
+        if record["part"] == "nests":
+            _, workload, kind, _ = record["key"]
+            s = record["sketches"]
+            read = [x for x in s if x["opaque"] is None]
+            counts = [sum(x[name] for x in s) for name in ("n", "repaired", "refused", "mismatches")]
+            rows.append([workload, kind, f"{len(read)} of {len(s)}", *counts])
+    if not rows:
+        return ""
+    header = ["workload", "target", "sketches read", "candidates", "repaired by TVM", "refused", "mismatches"]
+    total = _sums(records, "nests")
+    return "\n\n".join(
+        [
+            "## Loop nests",
+            f"Of {total['n']} candidates {total['mismatches']} differ in a loop, an access, a buffer's size or "
+            "whether TVM keeps the decisions. A candidate that TVM repairs is another one and only counts as such.",
+            _table(header, rows),
+            _firsts(records, "nests"),
+        ]
+    ).rstrip()
+
+
+def _legality(records: Sequence[Record]) -> str:
+    rows = []
+    names = ("n", "accepted", "passed", "false_rejects", "false_accepts")
+    for record in records:
+        if record["part"] == "legality":
+            _, workload, device, _ = record["key"]
+            rows.append([workload, device, *(sum(x[name] for x in record["sketches"]) for name in names)])
+    if not rows:
+        return ""
+    total = _sums(records, "legality")
+    share = 1 - total["false_accepts"] / total["passed"] if total["passed"] else 1.0
+    header = [
+        "workload",
+        "device",
+        "candidates",
+        "accepted by TVM",
+        "passed by us",
+        "false rejects",
+        "false accepts",
+    ]
+    return "\n\n".join(
+        [
+            "## Legality on GPUs",
+            f"{total['n']} candidates, half at random and half predicted legal: {total['false_rejects']} false "
+            f"rejects, and TVM accepts {share:.2%} of what passes.",
+            _table(header, rows),
+            _firsts(records, "legality"),
+        ]
+    ).rstrip()
+
+
+def _registers(rows: Sequence[Record]) -> str:
+    if not rows:
+        return ""
+    lines = []
+    for workload in dict.fromkeys(row["workload"] for row in rows):
+        mine = [row for row in rows if row["workload"] == workload]
+        known = [row for row in mine if row.get("symbol") is not None]
+        spilled = [row for row in mine if row["spill_store_bytes"]]
+        used = [row["registers"] for row in mine]
+        lines.append(
+            [
+                workload,
+                len(mine),
+                f"{min(used)}-{max(used)}",
+                len(spilled),
+                f"{rank_correlation([r['symbol'] for r in known], [r['registers'] for r in known]):.3f}"
+                if known
+                else "unknown",
+                spill_threshold(known) if known else "unknown",
+            ]
+        )
+    header = ["workload", "candidates", "registers", "spilling", "rank correlation", "spills begin at"]
+    return "\n\n".join(
+        [
+            "## Register pressure",
+            "`ptxas -v` at sm_80 against the symbol `registers_per_thread` (S1), legal candidates only.\n"
+            "The last column is the smallest symbol of a candidate that spills and the share that spills from there.",
+            _table(header, lines),
+        ]
+    )
+
+
+def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
+    """Spearman's: the correlation of the ranks, equal values sharing theirs."""
+    if len(set(a)) < 2 or len(set(b)) < 2:
+        return float("nan")
+    return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
+
+
+def spill_threshold(rows: Sequence[Record]) -> str:
+    """Where spilling starts by our symbol."""
+    spilling = [row["symbol"] for row in rows if row["spill_store_bytes"]]
+    if not spilling:
+        return "none spills"
+    above = [row for row in rows if row["symbol"] >= min(spilling)]
+    return f"{min(spilling)} ({len(spilling) / len(above):.0%} of {len(above)})"
+
+
+def _ranks(values: Sequence[float]) -> np.ndarray:
+    _, inverse, counts = np.unique(np.asarray(values, dtype=np.float64), return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return (last - (counts - 1) / 2)[inverse]
+
+
+def _sums(records: Sequence[Record], part: str) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for record in records:
+        for sketch in record["sketches"] if record["part"] == part else ():
+            for name, value in sketch.items():
+                if isinstance(value, int):
+                    sums[name] = sums.get(name, 0) + value
+    return sums
+
+
+def _firsts(records: Sequence[Record], part: str) -> str:
+    """The first difference of each case, and why sketches could not be read."""
+    lines = []
+    for record in records:
+        for number, sketch in enumerate(record["sketches"] if record["part"] == part else ()):
+            text = sketch["first"] or (f"opaque: {sketch['opaque']}" if sketch["opaque"] else None)
+            if text:
+                lines.append(
+                    f"- {' '.join(map(str, record['key'][1:3]))}, sketch {number}: {' '.join(text.split())}"
+                )
+    return "\n".join(lines)
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    lines = ["| " + " | ".join(map(str, row)) + " |" for row in (header, *rows)]
+    return "\n".join([lines[0], "|" + "---|" * len(header), *lines[1:]])
