@@ -117,7 +117,7 @@ def _registers(rows: Sequence[Record]) -> str:
         [
             "## Register pressure",
             "`ptxas -v` at sm_80 against the symbol `registers_per_thread` (S1), legal candidates only.\n"
-            "The last column is the smallest symbol of a candidate that spills and the share that spills from there.",
+            "The last column is the smallest symbol of a candidate that spills; from there on that share spills.",
             _table(header, lines),
         ]
     )
