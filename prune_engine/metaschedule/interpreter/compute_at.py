@@ -124,7 +124,7 @@ def _is_shared_among(scope: str, kind: LoopKind) -> bool:
 
 
 def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Interval:
-    if index.coefficients is None:
+    if index.coefficients is None or any(it.is_lost for it, _ in index.coefficients):
         return Interval((), 0, as_expr(size))
     base: list[tuple[int, TermNode]] = []
     low, steps = index.offset, as_expr(0)
@@ -203,17 +203,38 @@ def _merge_domains(
 
 
 def union(intervals: list[Interval]) -> Interval:
-    """The hull of intervals that move together. Raises NotInterpretedError if they do not."""
+    """The hull of intervals. Raises NotInterpretedError if they move apart.
+
+    Where one stays and the others move, TVM can bound the hull only if they move within it: elsewhere the
+    extent is 0, which stands for a loop of no constant extent.
+    """
     first = intervals[0]
     for other in intervals[1:]:
-        if [(c, t.stride, t.over, t.divisor) for c, t in other.base] != [
-            (c, t.stride, t.over, t.divisor) for c, t in first.base
-        ]:
+        if _same_base(first, other):
+            low = min(first.low, other.low)
+            end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
+            first = Interval(first.base, low, end)
+        elif not first.base or not other.base:
+            still, moving = (other, first) if first.base else (first, other)
+            inside = both(
+                as_expr(still.low).le(moving.low),
+                (moving.extent + _reach(moving) + moving.low).le(still.extent + still.low),
+            )
+            first = Interval((), still.low, where(inside, still.extent, 0))
+        else:
             raise NotInterpretedError("two blocks need different places of a buffer")
-        low = min(first.low, other.low)
-        end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
-        first = Interval(first.base, low, end)
     return first
+
+
+def _same_base(a: Interval, b: Interval) -> bool:
+    return [(c, t.stride, t.over, t.divisor) for c, t in a.base] == [
+        (c, t.stride, t.over, t.divisor) for c, t in b.base
+    ]
+
+
+def _reach(interval: Interval) -> Expr:
+    """How far an interval moves while the loops outside run."""
+    return total(c * (term.stride * (term_reach(term) - 1)) for c, term in interval.base)
 
 
 def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNode]:
@@ -284,7 +305,7 @@ def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr]:
     the interval does not move (no loop outside that it depends on runs), else keeps it under a predicate.
     """
     domain = it.extent
-    moves = total(c * (term.stride * (term_reach(term) - 1)) for c, term in interval.base)
+    moves = _reach(interval)
     low, high = as_expr(interval.low), interval.extent + (interval.low - 1)
     lies_in = both(as_expr(0).le(low), (high + moves).lt(domain))
     covers = both((low + moves).le(0), domain.le(high + 1))

@@ -122,7 +122,7 @@ def _statement(
             *loops,
         ]
     numbers = {loop: k + first for k, loop in enumerate(around)}
-    iters = [it for it in block.iters if role is not Role.INIT or not it.is_reduction]
+    iters = [it for it in block.iters if not it.is_lost and (role is not Role.INIT or not it.is_reduction)]
     flat = _flat_strides(around) if first else {}
     iterators = tuple(_iterator(it, numbers, loops, whole, flat, vector_extent) for it in iters)
     accesses = _accesses(block, role, iters, names)
@@ -195,7 +195,7 @@ def _access(
 
 
 def _index(index: IndexNode, numbers: dict[IterNode, int]) -> Index:
-    if index.coefficients is None or any(it not in numbers for it, _ in index.coefficients):
+    if index.coefficients is None or any(it not in numbers or it.is_lost for it, _ in index.coefficients):
         return Index(None)
     return Index(tuple((numbers[it], c) for it, c in index.coefficients), index.offset, index.width)
 

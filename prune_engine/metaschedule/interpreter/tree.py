@@ -87,6 +87,8 @@ class IterNode:
     is_reduction: bool
     terms: list[TermNode] = field(default_factory=list)
     is_virtual: bool = False
+    #: A virtual one that could not be followed any further: what it indexes may be anything.
+    is_lost: bool = False
     #: Constant part of its binding.
     offset: Expr = field(default_factory=lambda: as_expr(0))
 
@@ -275,7 +277,12 @@ def split_in_bindings(under: Node, old: LoopNode, new: list[tuple[LoopNode, Expr
     ``is_perfect`` says that the parts are a factorisation of the extent, so that nothing runs beyond it.
     """
     for it in _iters_under(under):
-        it.terms = [t for term in it.terms for t in _substituted(term, old, new, is_perfect)]
+        try:
+            it.terms = [t for term in it.terms for t in _substituted(term, old, new, is_perfect)]
+        except NotInterpretedError:
+            if not it.is_virtual:
+                raise
+            it.is_lost = True
 
 
 def fuse_in_bindings(under: Node, old: list[LoopNode], fused: LoopNode) -> None:
