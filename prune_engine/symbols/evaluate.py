@@ -8,9 +8,8 @@ import numpy as np
 
 from prune_engine.space import Int32Array, Sketch
 from prune_engine.symbols.expr import OPERATIONS, Expr, Int64Array
-
-#: Rows at a time: the columns of a chunk (128 KiB each) stay in a core's second-level cache.
-CHUNK_ROWS = 16384
+from prune_engine.symbols.program import CHUNK_ROWS as CHUNK_ROWS
+from prune_engine.symbols.program import Program
 
 
 class TableValues:
@@ -19,6 +18,7 @@ class TableValues:
     def __init__(self, sketch: Sketch) -> None:
         self._tables = [variable.table for variable in sketch.variables]
         self._known: dict[Expr, Int64Array] = {}
+        self._programs: dict[tuple[Expr, ...], Program] = {}
 
     def of(self, expr: Expr) -> Int64Array:
         """The value for each row of the variable's table, int64 (m,), or int64 () for a constant."""
@@ -35,9 +35,16 @@ class TableValues:
             self._known[expr] = known
         return known
 
+    def program(self, exprs: Sequence[Expr]) -> Program:
+        """The steps that compute these expressions, kept for the next batch."""
+        key = tuple(exprs)
+        if key not in self._programs:
+            self._programs[key] = Program(key, self.of)
+        return self._programs[key]
+
 
 class Evaluator:
-    """Evaluates expressions for candidates. Remembers every column: make one per chunk."""
+    """Evaluates expressions one by one. Remembers every column: for small batches only."""
 
     def __init__(self, tables: TableValues, indices: Int32Array) -> None:
         """``indices`` is int32 (n, v), row numbers of the sketch's choice tables."""
@@ -66,11 +73,4 @@ class Evaluator:
 
 def evaluate(exprs: Sequence[Expr], tables: TableValues, indices: Int32Array) -> list[Int64Array]:
     """Columns of several expressions, each int64 (n,), chunk by chunk, so that what lies between needs no room."""
-    n = len(indices)
-    columns = [np.empty(n, dtype=np.int64) for _ in exprs]
-    for start in range(0, n, CHUNK_ROWS):
-        chunk = slice(start, min(start + CHUNK_ROWS, n))
-        evaluator = Evaluator(tables, indices[chunk])
-        for column, expr in zip(columns, exprs, strict=True):
-            column[chunk] = evaluator(expr)
-    return columns
+    return tables.program(exprs)(indices)

@@ -212,6 +212,8 @@ _SYMBOLS: Final = {
     "lt": "<",
     "le": "<=",
 }
+#: Operations that give 0 or 1 (``and`` and ``or`` of such).
+CONDITIONS: Final = frozenset({"eq", "lt", "le", "and", "or"})
 #: The number on the right that changes nothing; and the operations whose sides may be swapped.
 _NEUTRAL: Final = {"add": 0, "sub": 0, "mul": 1, "floordiv": 1, "ceildiv": 1, "and": 1, "or": 0}
 _COMMUTES: Final = frozenset({"add", "mul", "and", "or", "min", "max", "eq"})
@@ -233,11 +235,23 @@ def _fold(op: str, a: Expr, b: Expr) -> Expr:
         return a
     if op in ("eq", "le") and a is b:
         return as_expr(1)
+    if op == "eq" and b.constant is not None and a.op == "where" and (known := _chosen(a, b)) is not None:
+        return known
     if op in ("add", "sub") and b.constant is not None:
         return _plus(a, b.constant if op == "add" else -b.constant)
     if op in ("floordiv", "ceildiv", "mod") and (quotient := _divided(a, b)) is not None:
         return as_expr(0) if op == "mod" else quotient
     return Expr(op, (a, b))
+
+
+def _chosen(choice: Expr, value: Expr) -> Expr | None:
+    """Whether a choice between two numbers is one of them: the condition of the choice, or its opposite."""
+    condition, then, otherwise = choice.args
+    if then.constant is None or otherwise.constant is None or condition.op not in CONDITIONS:
+        return None
+    if (then is value) == (otherwise is value):
+        return as_expr(int(then is value))
+    return condition if then is value else as_expr(1) - condition
 
 
 def _plus(a: Expr, number: int) -> Expr:

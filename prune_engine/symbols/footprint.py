@@ -213,7 +213,8 @@ def _digits(statement: Statement, term: Term, running: Loops) -> Expr:
     upper = where(window.eq(1), 1, (window - 2) // term.divisor + 2)
     aligned = where((window % term.divisor).eq(0), window // term.divisor, upper)
     aligned = where((term.divisor % window).eq(0), 1, aligned)
-    never_wraps = _flat(over).le(period)
+    # What is beyond the domain is left out by a predicate, so the outermost digit does not begin again.
+    never_wraps = as_expr(1) if _is_outermost_digit(statement, term) else _flat(over).le(period)
     if _is_mixed_radix(inside):
         return where(either(never_wraps, (period % window).eq(0)), _capped(term.modulus, aligned), term.modulus)
     return where(never_wraps, _capped(term.modulus, upper), term.modulus)
@@ -228,6 +229,13 @@ def _summands(statement: Statement, term: Term) -> list[_Summand]:
     for position, (divisor, modulus) in enumerate(term.digits):
         extents[position] = _capped(modulus, ceildiv(extents[position], divisor))
     return [(number, stride, extent) for (number, stride), extent in zip(term.over, extents, strict=True)]
+
+
+def _is_outermost_digit(statement: Statement, term: Term) -> bool:
+    """Whether no other term counts a higher digit of the same loops, as far as numbers tell."""
+    own = term.divisor.constant
+    others = [t.divisor.constant for it in statement.iterators for t in it.terms if t.over == term.over]
+    return own is not None and all(other is not None and other <= own for other in others)
 
 
 def _flat(summands: list[_Summand]) -> Expr:

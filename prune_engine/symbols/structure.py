@@ -100,13 +100,18 @@ class _BatchColumns:
         ]
 
     def of(self, formulas: Mapping[str, Formula]) -> dict[str, NDArray[np.int64]]:
-        columns = {name: np.empty(self._n, dtype=np.int64) for name in formulas}
+        columns: dict[str, NDArray[np.int64]] = {}
         for (group, indices), evaluator in zip(self._groups, self._evaluators, strict=True):
             exprs = [_formula(group.nest, name, formula) for name, formula in formulas.items()]
-            found = [evaluator(e) for e in exprs] if evaluator else evaluate(exprs, self._tables, indices)
-            for column, values in zip(columns.values(), found, strict=True):
-                column[slice(None) if group.rows is None else group.rows] = values
-        return columns
+            if evaluator is not None and len(exprs) == 1:
+                found = [np.broadcast_to(evaluator(exprs[0]), (len(indices),))]
+            else:
+                found = evaluate(exprs, self._tables, indices)
+            if group.rows is None:
+                return dict(zip(formulas, found, strict=True))
+            for name, values in zip(formulas, found, strict=True):
+                columns.setdefault(name, np.empty(self._n, dtype=np.int64))[group.rows] = values
+        return columns or {name: np.empty(0, dtype=np.int64) for name in formulas}
 
 
 def _formula(nest: LoopNest, name: str, formula: Formula) -> Expr:

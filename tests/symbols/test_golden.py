@@ -1,0 +1,126 @@
+"""Symbols of kernels whose values are known from elsewhere or by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kits import nests
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.space import Sketch
+
+
+def one(sketch: Sketch, *decisions: tuple[int, ...]) -> CandidateBatch:
+    rows = [v.index_of(d) for v, d in zip(sketch.variables, decisions, strict=True)]
+    assert None not in rows, rows
+    return nests.batch_of(sketch, np.array([rows], dtype=np.int32))
+
+
+@pytest.fixture(scope="module")
+def published() -> CandidateBatch:
+    """1024^3, fp32: Pruner's worked case, I = J = (8 blocks, 16 threads, 1 virtual, 8, 1), K = (64, 16, 1)."""
+    sketch = nests.gemm_cuda(1024, 1024, 1024)
+    return one(sketch, (8, 1, 16, 8, 1), (8, 1, 16, 8, 1), (64, 16, 1), (4,), (4,), (512,))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("pruner_s1_l0_mem_alloc", 80),
+        ("pruner_s2_l0_comp_count", 65_536),
+        ("pruner_s3_l1_mem_alloc", 4_096),
+        ("pruner_s4_l1_para_info", 256),
+        ("pruner_s5_l2_mem_footprint", 16_777_216),
+        ("pruner_s6_l2_para_info", 64),
+        ("pruner_s7_l2_trans_dim", 16),
+        ("pruner_s8_l2_comp_count", 2**31),
+        ("registers_per_thread", 80),
+        ("threads_per_block", 256),
+        ("grid_blocks", 64),
+        ("shared_bytes_per_block", 16_384),
+        ("local_bytes_per_thread", 256),
+        ("contiguous_bytes", 64),
+        ("max_vector_bytes", 16),
+        ("flops_total", 2**31),
+        # Both operands once per block, the output once.
+        ("traffic_dram_bytes", 4 * (16_777_216 + 1024 * 1024)),
+    ],
+)
+def test_published_gemm(published: CandidateBatch, name: str, value: int) -> None:
+    assert published.symbol(name).tolist() == [value]
+
+
+@pytest.fixture(scope="module")
+def cpu_gemm() -> CandidateBatch:
+    """128 x 256 x 64: four by two outer tiles in parallel, tiles of 4 x 32, reduction 16 by 4."""
+    sketch = nests.gemm_cpu(128, 256, 64, jobs=8)
+    return one(sketch, (4, 2, 4, 4), (2, 4, 1, 32), (16, 4), (64,))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("parallel_extent", 8),
+        ("vector_lanes", 32),
+        ("max_vector_bytes", 128),
+        ("tile_m", 4),
+        ("tile_n", 32),
+        ("tile_k", 4),
+        ("working_set_l1_bytes", 4 * (4 * 32 + 4 * 4 + 4 * 32)),
+        # The tile's cache, where it is written back to, and the panels of A and B.
+        ("working_set_l2_bytes", 4 * (2 * 16 * 32 + 16 * 64 + 64 * 32)),
+        # A chunk makes 32 x 128 of C through the tile's cache, from 32 x 64 of A and 64 x 128 of B.
+        ("working_set_l3_bytes", 4 * (32 * 128 + 32 * 128 + 32 * 64 + 64 * 128)),
+        ("traffic_dram_bytes", 4 * (8 * (32 * 64 + 64 * 128) + 2 * 128 * 256)),
+        ("cpu_s1_vector_registers", 4 + 1 + 1),
+        ("cpu_s2_fma_chains", 4),
+        # Rows of A in the tile are the shortest runs: 4 reduction steps.
+        ("contiguous_bytes", 16),
+        # 4 rows by 4 steps are 16 bodies; the next loop would make it 64 by j2 = 1, then i2 = 4.
+        ("unrolled_body_instances", 64),
+        ("threads_per_block", 1),
+        ("npu_l0a_bytes", 4 * 4 * 4),
+        ("npu_l0b_bytes", 4 * 4 * 32),
+        ("npu_l0c_bytes", 4 * 4 * 32),
+        ("npu_wram_bytes", 4 * 4 * 32),
+        ("npu_l1_bytes", 4 * (16 * 64 + 64 * 32)),
+        ("npu_sram_bytes", 4 * (16 * 64 + 64 * 32 + 16 * 32)),
+    ],
+)
+def test_cpu_gemm(cpu_gemm: CandidateBatch, name: str, value: int) -> None:
+    assert cpu_gemm.symbol(name).tolist() == [value]
+
+
+def test_limit_of_unrolling_stops_at_the_first_loop_that_does_not_fit() -> None:
+    sketch = nests.gemm_cpu(128, 256, 64, jobs=8)
+    tiles = ((4, 2, 4, 4), (2, 4, 1, 32), (16, 4))
+    assert [one(sketch, *tiles, (limit,)).symbol("unrolled_body_instances")[0] for limit in nests.UNROLL] == [
+        1,
+        16,
+        64,
+        64,
+    ]
+
+
+def test_launches_of_one_kernel_are_limited_by_the_largest() -> None:
+    sketch = nests.softmax_cuda(64, 128, (32, 64, 256))
+    batch = one(sketch, (32,), (256,), (64,))
+    assert batch.symbol("threads_per_block").tolist() == [256]
+    assert batch.symbol("grid_blocks").tolist() == [64 * 128 // 64]
+
+
+def test_convolution_in_the_terms_of_a_matrix_product() -> None:
+    sketch = nests.conv_cpu(8, 4, 16)
+    batch = one(sketch, (1, 2, 1, 4), (2, 2, 1, 2), (1, 2, 1, 8), (1, 3), (3, 1), (2, 2), (16,))
+    found = [int(batch.symbol(name)[0]) for name in ("tile_m", "tile_n", "tile_k")]
+    assert found == [4 * 2, 8, 3 * 1 * 2]
+    # The input tile: (4 - 1 + 3) x (2 - 1 + 1) pixels of 2 channels; the weights: 3 x 1 x 2 x 8.
+    assert batch.symbol("npu_l0a_bytes").tolist() == [4 * 6 * 2 * 2]
+    assert batch.symbol("npu_l0b_bytes").tolist() == [4 * 3 * 2 * 8]
+
+
+def test_no_matrix_product_takes_no_matrix_memory() -> None:
+    sketch = nests.softmax_cuda(64, 128, (32,))
+    batch = one(sketch, (32,), (32,), (32,))
+    assert batch.symbol("npu_l0a_bytes").tolist() == batch.symbol("npu_wram_bytes").tolist() == [0]
+    assert batch.symbol("npu_ub_bytes")[0] > 0
