@@ -138,7 +138,7 @@ def _used_instances(level: MemoryLevel, n_threads: int) -> int:
 
 
 def _with_bandwidth(level: MemoryLevel, host: HardwareProfile, kernels: Kernels, notes: _Notes) -> MemoryLevel:
-    size = None if level.name == "l1i" else working_set_bytes(level.name, host, kernels.n_threads)
+    size = working_set_bytes(level.name, host, kernels.n_threads)
     if size is None:
         return level
     instances = _used_instances(level, kernels.n_threads)

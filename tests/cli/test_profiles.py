@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -71,20 +72,25 @@ def test_list_as_json_tells_hidden_and_unusable_files(
     assert "not usable: " in text
 
 
-def test_profiles_of_plugins_are_listed(cli: Run, environment: dict[str, str], tmp_path: Path) -> None:
-    """Computed profiles come from installed plugins only; one is put on the path here."""
+def install_plugin(environment: dict[str, str], tmp_path: Path, code: str) -> None:
+    """Put an installed plugin `acme` on the path."""
     info = tmp_path / "site" / "acme-1.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: acme\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[prune_engine.plugins]\nacme = acme_plugin\n")
-    (tmp_path / "site" / "acme_plugin.py").write_text(
+    (tmp_path / "site" / "acme_plugin.py").write_text(code)
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path / "site"), environment.get("PYTHONPATH", "")])
+
+
+def test_profiles_of_plugins_are_listed(cli: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    code = (
         "from prune_engine.hookspecs import hookimpl\n"
         "from prune_engine.testing import make_profile\n"
         "@hookimpl\n"
         "def register_hardware_profiles():\n"
         "    return [make_profile(name='acme-computed')]\n"
     )
-    environment["PYTHONPATH"] = str(tmp_path / "site")
+    install_plugin(environment, tmp_path, code)
     rows = {row["name"]: row for row in json.loads(cli("profiles", "list", "--json").stdout)}
     assert (rows["acme-computed"]["layer"], rows["acme-computed"]["origin"]) == ("plugin", "acme")
 
@@ -118,7 +124,21 @@ def test_unknown_name(cli: Run) -> None:
     assert "Traceback" not in done.stderr
 
 
+def test_plugin_that_fails_is_told_and_left_out(cli: Run, environment: dict[str, str], tmp_path: Path) -> None:
+    install_plugin(environment, tmp_path, "raise RuntimeError('planted')")
+    done = cli("profiles", "show", "a100")
+    assert done.returncode == 0
+    assert re.search("plugin acme is left out: .*planted", done.stderr)
+    assert "planted" not in done.stdout
+
+
 class TestCheck:
+    def test_needs_no_plugin(self, cli: Run, environment: dict[str, str], tmp_path: Path) -> None:
+        """`profiles` is a verb of ours: plugins are not loaded to see whether it is one of theirs."""
+        install_plugin(environment, tmp_path, "import sys; print('imported', file=sys.stderr)")
+        done = cli("profiles", "check", A100)
+        assert (done.returncode, done.stderr) == (0, "")
+
     def test_good_files_and_folders(self, cli: Run) -> None:
         done = cli("profiles", "check", A100, FOLDER)
         assert done.returncode == 0, done.stderr

@@ -23,7 +23,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def tell(root: Path, busy_secs: float, steal_secs: float = 0.0, idle_secs: float = 1000.0) -> None:
-    columns = [busy_secs, 0, 0, idle_secs, 7, 0, 0, steal_secs, 99, 99]  # guests are part of the first
+    columns = [busy_secs, 0, 0, idle_secs, 7, 0, 0, steal_secs, busy_secs, 0]  # guests are in the first, too
     line = " ".join(str(int(secs * TICKS)) for secs in columns)
     (root / "proc/stat").write_text(f"cpu  {line}\ncpu0 {line}\ncpu1 {line}\nintr 0\n")
 

@@ -33,7 +33,9 @@ def test_host_profile_survives() -> None:
 def test_numbers_are_numbers_to_yaml(value: float) -> None:
     """PyYAML takes 2e9 and 1e22 for text."""
     profile = make_profile().model_copy(update={"clock_hz": Rate(value=value, source="invented")})
-    assert parse_profile(profile_text(profile), "x").value("clock_hz") == value
+    text = profile_text(profile)
+    assert parse_profile(text, "x").value("clock_hz") == value
+    assert "!!float" not in text, "plain, as a person would write it"
 
 
 def test_default_origin_is_not_repeated() -> None:
