@@ -78,12 +78,19 @@ def lowered_memory(mod: Any, target: str) -> list[LoweredKernel]:
 def compacted_buffers(mod: Any, *, is_gpu: bool) -> tuple[TirBuffer, ...]:
     """The buffers a kernel allocates, with the shapes that are left of them after compaction.
 
-    Before storage is shared between them and before software pipelines multiply them: one entry per
-    intermediate buffer, in pre-order. Both compilation paths compact in the same way; ``is_gpu`` leaves the
-    loops as VerifyGPUCode does. Raises SpaceError where a pass fails.
+    One entry per intermediate buffer, in pre-order, before storage is shared between them and before software
+    pipelines multiply them. Both compilation paths compact in the same way; ``is_gpu`` leaves the loops as
+    VerifyGPUCode does. Raises SpaceError where a pass fails.
     """
-    lowered = _run(_compaction_passes() if is_gpu else _cpu_compaction_passes(), _as_module(kernel_of(mod)))
-    return tuple(_block_buffers(kernel_of(lowered).body))
+    return _buffers_after(mod, _compaction_passes() if is_gpu else _cpu_compaction_passes())
+
+
+def pipelined_buffers(mod: Any) -> tuple[TirBuffer, ...]:
+    """The same for a GPU once software pipelines keep several versions of what they fetch.
+
+    Before virtual threads multiply what each thread owns. Raises SpaceError where a pass fails.
+    """
+    return _buffers_after(mod, [*_compaction_passes(), *_pipelining_passes()])
 
 
 def buffer_bytes(buffer: TirBuffer) -> int:
@@ -94,7 +101,7 @@ def buffer_bytes(buffer: TirBuffer) -> int:
 def lower_for_gpu(mod: Any, target: str) -> LoweredModules:
     """Run VerifyGPUCode's passes. Raises SpaceError where one fails."""
     kernel = kernel_of(mod).with_attr("target", make_target(target))
-    early = _run(_compaction_passes() + _flattening_passes(), _as_module(kernel))
+    early = _run([*_compaction_passes(), *_pipelining_passes(), *_flattening_passes()], _as_module(kernel))
     return LoweredModules(early, _run(_final_passes(), early))
 
 
@@ -189,7 +196,7 @@ def _cpu_compaction_passes() -> list[Any]:
     return [_transforms().s_tir.CanonicalizeLoop(), *_compaction_passes()]
 
 
-def _flattening_passes() -> list[Any]:
+def _pipelining_passes() -> list[Any]:
     s, t = _transforms().s_tir, _transforms().tirx
     return [
         t.StmtSimplify(),
@@ -197,6 +204,12 @@ def _flattening_passes() -> list[Any]:
         s.UnifyThreadBinding(),
         s.LowerMatchBuffer(),
         s.InjectSoftwarePipeline(),
+    ]
+
+
+def _flattening_passes() -> list[Any]:
+    s, t = _transforms().s_tir, _transforms().tirx
+    return [
         s.LowerOpaqueBlock(),
         t.FlattenBuffer(),
         t.BF16ComputeLegalize(),
@@ -237,6 +250,10 @@ def _launches(body: Any) -> Iterator[Any]:
         return
     for part in children(body, kind):
         yield from _launches(part)
+
+
+def _buffers_after(mod: Any, passes: list[Any]) -> tuple[TirBuffer, ...]:
+    return tuple(_block_buffers(kernel_of(_run(passes, _as_module(kernel_of(mod)))).body))
 
 
 def _block_buffers(statement: Any) -> Iterator[TirBuffer]:

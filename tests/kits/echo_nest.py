@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from kits.nest_comparison import KIND_NAMES, own_axes, unroll_steps
 from kits.oracle import Realised
 
-from prune_engine.metaschedule.tir_lowered import compacted_buffers
+from prune_engine.metaschedule.tir_lowered import compacted_buffers, pipelined_buffers
 from prune_engine.metaschedule.tir_nest import TirAccess, TirBlock, TirIter, TirNest, read_nest
 from prune_engine.space import Int32Array, Sketch
 from prune_engine.symbols.evaluate import TableValues
@@ -32,9 +32,9 @@ class EchoSource:
 def echo(built: Realised, *, is_gpu: bool) -> LoopNest:
     """The loop nest of a built candidate, all its numbers constants."""
     nest = read_nest(built.mod)
+    allocated = pipelined_buffers(built.checked) if is_gpu else compacted_buffers(built.mod, is_gpu=False)
     buffers = {
-        b.name: Buffer(b.name, b.scope, b.dtype, 4, b.shape, False, as_expr(b.n_elements))
-        for b in compacted_buffers(built.mod, is_gpu=is_gpu)
+        b.name: Buffer(b.name, b.scope, b.dtype, 4, b.shape, False, as_expr(b.n_elements)) for b in allocated
     }
     statements = tuple(_statement(nest, block) for block in nest.blocks if block.is_leaf)
     return LoopNest(statements, buffers, as_expr(int(not built.is_legal)), as_expr(int(not built.is_repaired)))
@@ -47,7 +47,11 @@ def _statement(nest: TirNest, block: TirBlock) -> Statement:
         role=Role.COMPUTE,
         loops=tuple(Loop(lo.var, as_expr(lo.extent), as_expr(int(_KIND_OF[lo.kind]))) for lo in block.loops),
         iterators=tuple(Iterator(a.name, as_expr(a.extent), a.kind == "R", ()) for a in axes),
-        accesses=(*_accesses(block.reads, axes, False), *_accesses(block.writes, axes, True)),
+        accesses=(
+            *_accesses(block.reads, axes, False),
+            *_accesses(block.writes if block.has_init else (), axes, False),
+            *_accesses(block.writes, axes, True),
+        ),
         flop_count=0,
         unroll_steps=as_expr(unroll_steps(block)),
     )

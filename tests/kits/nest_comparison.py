@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -10,13 +9,11 @@ from kits.oracle import Realised
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.metaschedule.gpu_check import why_not
-from prune_engine.metaschedule.tir_affine import Affine
-from prune_engine.metaschedule.tir_lowered import compacted_buffers
+from prune_engine.metaschedule.tir_lowered import compacted_buffers, pipelined_buffers
 from prune_engine.metaschedule.tir_nest import TirBlock, TirIter, TirNest, read_nest
 from prune_engine.symbols.evaluate import evaluate
 from prune_engine.symbols.expr import Expr, as_expr
-from prune_engine.symbols.loop_nest import Access, LoopKind, Statement
-from prune_engine.symbols.loop_nest import Iterator as NestIterator
+from prune_engine.symbols.loop_nest import LoopKind, Statement
 
 #: Names of loop kinds as TVM has them.
 KIND_NAMES = {
@@ -36,6 +33,10 @@ _MERGED = ("parallel", "vectorized")  # TVM fuses neighbours of these kinds
 _UNROLL = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
 
 Shape = list[tuple[int, str]]
+#: Coefficients by iterator and constant of an index (None: not affine), and how many elements from there.
+_Dimension = tuple[tuple[tuple[tuple[str, int], ...], int] | None, int | None]
+#: Buffer, whether it is written, and each dimension of an access.
+_Touch = tuple[str, bool, tuple[_Dimension, ...]]
 
 
 @dataclass(frozen=True)
@@ -109,26 +110,35 @@ def _statement_differences(
     steps = unroll_steps(block)
     if [steps] != predicted(statement.unroll_steps):
         yield Difference(f"unroll pragma of {block.name}", steps, predicted(statement.unroll_steps)[0])
-    iterators = [(i.name, predicted(as_expr(i.extent))[0], i.is_reduction) for i in statement.iterators]
-    axes = [(i.name, i.extent, i.kind == "R") for i in own_axes(nest, block)]
-    # An init has no reduction axes; which names TVM gives renamed axes is not our business.
-    if sorted((e, r) for _, e, r in axes if e > 1) != sorted((e, r) for _, e, r in iterators if e > 1):
-        yield Difference(f"axes of {block.name}", axes, iterators)
-    wanted, have = Counter(_block_accesses(block)), Counter(_accesses(statement.accesses, statement.iterators))
-    if set(wanted) != set(have):
-        yield Difference(
-            f"accesses of {block.name}", sorted(set(wanted) - set(have)), sorted(set(have) - set(wanted))
-        )
+    axes = {axis.name: axis for axis in own_axes(nest, block)}
+    # Of a quotient of an axis, which an index may be made of, the prediction makes an iterator of its own.
+    own = [iterator for iterator in statement.iterators if iterator.name in axes or "//" not in iterator.name]
+    expected_axes = sorted((axis.extent, axis.kind == "R") for axis in axes.values() if axis.extent > 1)
+    extents = predicted(*(as_expr(iterator.extent) for iterator in own))
+    got_axes = sorted((e, i.is_reduction) for e, i in zip(extents, own, strict=True) if e > 1)
+    if expected_axes != got_axes:
+        yield Difference(f"axes of {block.name}", expected_axes, got_axes)
+    yield from _access_differences(block, statement)
+
+
+def _access_differences(block: TirBlock, statement: Statement) -> Iterator[Difference]:
+    expected, got = set(_block_accesses(block)), set(_accesses(statement))
+    missing = [a for a in expected if not any(_matches(a, b) for b in got)]
+    surplus = [b for b in got if not any(_matches(a, b) for a in expected)]
+    if missing or surplus:
+        yield Difference(f"accesses of {block.name}", _listed(missing), _listed(surplus))
 
 
 def _buffer_differences(built: Realised, predicted: Prediction, *, is_gpu: bool) -> Iterator[Difference]:
-    expected = sorted((b.name, b.scope, b.dtype, b.n_elements) for b in compacted_buffers(built.mod, is_gpu=is_gpu))
+    allocated = (
+        pipelined_buffers(built.checked or built.mod) if is_gpu else compacted_buffers(built.mod, is_gpu=False)
+    )
+    expected = sorted((_label(b.name), b.scope, b.dtype, b.n_elements) for b in allocated)
     own = [b for b in predicted.nest.buffers.values() if not b.is_argument]
     sizes = predicted(*(buffer.stored_elements for buffer in own))
-    got = sorted((b.name, b.scope, b.dtype, size) for b, size in zip(own, sizes, strict=True))
+    got = sorted((_label(b.name), b.scope, b.dtype, size) for b, size in zip(own, sizes, strict=True))
     if expected != got:
-        only_expected = [b for b in expected if b not in got]
-        yield Difference("buffers", only_expected, [b for b in got if b not in expected])
+        yield Difference("buffers", [b for b in expected if b not in got], [b for b in got if b not in expected])
 
 
 def merged(loops: Iterable[tuple[int, str]]) -> Shape:
@@ -161,24 +171,36 @@ def own_axes(nest: TirNest, block: TirBlock) -> Iterator[TirIter]:
     yield from block.iters
 
 
-def _block_accesses(block: TirBlock) -> Iterator[tuple[object, ...]]:
-    for accesses, is_write in ((block.reads, False), (block.writes, True)):
+def _block_accesses(block: TirBlock) -> Iterator[_Touch]:
+    # A reduction with its init reads what it writes, though its signature does not say so.
+    reads = (*block.reads, *(block.writes if block.has_init else ()))
+    for accesses, is_write in ((reads, False), (block.writes, True)):
         for access in accesses:
-            starts = tuple(_affine(start) for start in access.starts)
-            yield access.buffer, is_write, tuple(zip(starts, access.extents, strict=True))
+            starts = (None if s is None else (s.coefficients, s.constant) for s in access.starts)
+            yield _label(access.buffer), is_write, tuple(zip(starts, access.extents, strict=True))
 
 
-def _affine(start: Affine | None) -> tuple[tuple[tuple[str, int], ...], int] | None:
-    return None if start is None else (start.coefficients, start.constant)
-
-
-def _accesses(accesses: Iterable[Access], iterators: tuple[NestIterator, ...]) -> Iterator[tuple[object, ...]]:
-    for access in accesses:
-        dimensions: list[tuple[object, int]] = []
+def _accesses(statement: Statement) -> Iterator[_Touch]:
+    names = [iterator.name for iterator in statement.iterators]
+    for access in statement.accesses:
+        dimensions: list[_Dimension] = []
         for index in access.indices:
-            if index.coefficients is None:
-                dimensions.append((None, index.width))
-                continue
-            named = tuple(sorted((iterators[i].name, c) for i, c in index.coefficients if c))
-            dimensions.append(((named, index.offset), index.width))
-        yield access.buffer, access.is_write, tuple(dimensions)
+            named = tuple(sorted((names[i], c) for i, c in index.coefficients or () if c))
+            dimensions.append((None if index.coefficients is None else (named, index.offset), index.width))
+        yield _label(access.buffer), access.is_write, tuple(dimensions)
+
+
+def _matches(expected: _Touch, got: _Touch) -> bool:
+    """Whether an access is the predicted one; where TVM's index is not affine any prediction will do."""
+    if expected[:2] != got[:2] or len(expected[2]) != len(got[2]):
+        return False
+    return all(a[0] is None or a == b for a, b in zip(expected[2], got[2], strict=True))
+
+
+def _label(name: str) -> str:
+    """A buffer's name as TVM prints it: ``C.rf`` is shown as ``C_rf``."""
+    return name.replace(".", "_")
+
+
+def _listed(touches: Iterable[_Touch]) -> list[str]:
+    return sorted(f"{'write' if is_write else 'read'} {name}{list(where)}" for name, is_write, where in touches)

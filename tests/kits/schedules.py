@@ -60,3 +60,25 @@ def on_gpu(threads: int = 32, lanes: int = 2, low: int = 32) -> Any:
     for name, value in (("low", low), ("high", 1024)):
         sch.annotate(c, f"meta_schedule.thread_extent_{name}_inclusive", value)
     return sch
+
+
+def pipelined_on_gpu(stage: int) -> Any:
+    """A row per thread, A fetched for 4 steps of k at a time; the product is ``stage`` stages behind the fetch."""
+    sch = import_tvm().s_tir.Schedule(product_mod(), debug_mask="none")
+    c, d = sch.get_sblock("C"), sch.get_sblock("D")
+    rest, _ = sch.get_loops(d)
+    i, j, k = sch.get_loops(c)
+    i0, i1 = sch.split(i, [None, 32])
+    k0, k1 = sch.split(k, [None, 4])
+    sch.reorder(i0, i1, k0, j, k1)
+    sch.bind(i0, "blockIdx.x")
+    sch.bind(i1, "threadIdx.x")
+    sch.bind(rest, "blockIdx.x")
+    staged = sch.cache_read(c, 0, "shared")
+    sch.compute_at(staged, k0)
+    _, thread = sch.split(sch.fuse(*sch.get_loops(staged)[-2:]), [None, 32])
+    sch.bind(thread, "threadIdx.x")
+    sch.decompose_reduction(c, k0)
+    sch.annotate(k0, "software_pipeline_stage", [0, stage])
+    sch.annotate(k0, "software_pipeline_order", [0, 1])
+    return sch

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from kits.schedules import on_gpu, on_processor
+from kits.schedules import on_gpu, on_processor, pipelined_on_gpu
 
 from prune_engine.errors import SpaceError
 from prune_engine.metaschedule.gpu_check import verify_gpu_code, why_not
 from prune_engine.metaschedule.targets import resolve_target
-from prune_engine.metaschedule.tir_lowered import buffer_bytes, compacted_buffers, lowered_memory
+from prune_engine.metaschedule.tir_lowered import buffer_bytes, compacted_buffers, lowered_memory, pipelined_buffers
 from prune_engine.metaschedule.tir_nest import TirBuffer
 
 SHARED_BYTES = 32 * 16 * 4
@@ -43,6 +43,17 @@ def test_compacted_buffers() -> None:
         TirBuffer("C_local", "local", "float32", (1, 4)),
         TirBuffer("A_shared", "shared", "float32", (32, 16)),
     }
+
+
+@pytest.mark.parametrize(("stage", "versions"), [(2, 3), (3, 4)])
+def test_a_software_pipeline_keeps_versions_of_what_it_fetches(stage: int, versions: int) -> None:
+    mod = pipelined_on_gpu(stage).mod
+    (single,) = [b for b in compacted_buffers(mod, is_gpu=True) if b.scope == "shared"]
+    (kept,) = [b for b in pipelined_buffers(mod) if b.scope == "shared"]
+    assert (single.n_elements, kept.n_elements) == (32 * 4, versions * 32 * 4)
+    kernels = lowered_memory(mod, gpu())
+    assert [kernel.shared_bytes for kernel in kernels] == [versions * 32 * 4 * 4, 0]
+    assert [kernel.n_threads for kernel in kernels] == [32, 1]
 
 
 def test_padding_counts() -> None:
