@@ -11,7 +11,7 @@ buffers are not multiplied by them either).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prune_engine.errors import SpaceError
@@ -43,6 +43,9 @@ _SHARED_ALIGNMENT_BYTES = 64
 
 #: A buffer takes over the memory of one up to this many times its size (tirx/transform/storage_rewrite.cc).
 _MATCH_RANGE = 16
+
+#: How many buffers may be staged next to an output: of three, not all would be laid over.
+_MAX_STAGED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,16 +154,17 @@ def shared_bytes(staged: Sequence[SharedBuffer], output: SharedBuffer | None = N
     ``staged`` are live together; ``output``, where results are gathered before they are stored, only after
     all of them. ``is_dynamic``: scope "shared.dyn", whose allocations are merged into one; static ones
     ("shared") lie side by side.
-    Raises SpaceError for what is not worked out here: an output next to static buffers or to several dtypes.
+    Raises SpaceError for what is not worked out here: an output next to static buffers, to more than two
+    or to several dtypes.
     """
     sizes = [buffer.n_bytes for buffer in staged]
     if output is None:
         return _laid_out(sizes) if is_dynamic else total(sizes)
-    if not is_dynamic or len({buffer.dtype for buffer in staged}) != 1:
+    if not is_dynamic or len(staged) > _MAX_STAGED or len({buffer.dtype for buffer in staged}) != 1:
         raise SpaceError(
             "it is not known how these shared buffers use each other's memory",
             got=f"{'dynamic' if is_dynamic else 'static'}: {', '.join(b.dtype for b in (*staged, output))}",
-            expected="dynamic shared memory, one dtype for all that is staged",
+            expected="dynamic shared memory, at most two staged, of one dtype",
             remedy="Let TVM check these candidates.",
         )
     return _reused(_ascending(sizes), output.n_bytes, output.dtype == staged[0].dtype)
@@ -199,25 +203,16 @@ def _smaller_are(sizes: list[Expr], output: Expr, n_smaller: int) -> Expr:
 
 
 def _laid_over(sizes: list[Expr], n_smaller: int, output: Expr) -> Expr:
-    """Bytes when the output lies over the fewest of the ``n_smaller`` smallest that hold it, largest first.
+    """Bytes when the output lies over the ``n_smaller`` first, which are smaller than it.
 
-    All of them if they do not (FindAlloc and ComputeOffsets in
+    With one or two of them, all are taken (FindAlloc and ComputeOffsets in
     s_tir/transform/merge_shared_memory_allocations.cc).
     """
-    larger = sizes[n_smaller:]
-    if not n_smaller:
-        return _laid_out([output, *larger])
-    result = as_expr(0)
-    for n_taken in range(n_smaller, 0, -1):
-        kept, taken = sizes[: n_smaller - n_taken], sizes[n_smaller - n_taken : n_smaller]
-        begin = _laid_out(kept)
-        end = maximum(_laid_out(taken[::-1], begin), _aligned(begin) + output)
-        layout = _laid_out(larger, end)
-        result = layout if n_taken == n_smaller else where(output.le(total(taken)), layout, result)
-    return result
+    end = maximum(_laid_out(sizes[:n_smaller]), output)
+    return _laid_out(sizes[n_smaller:], end)
 
 
-def _laid_out(sizes: Iterable[Expr], begin: ExprLike = 0) -> Expr:
+def _laid_out(sizes: Sequence[Expr], begin: ExprLike = 0) -> Expr:
     """End of buffers laid one after the other from ``begin``, each from an aligned start."""
     end = as_expr(begin)
     for size in sizes:
@@ -229,11 +224,7 @@ def _aligned(offset: Expr) -> Expr:
     return (offset + (_SHARED_ALIGNMENT_BYTES - 1)) // _SHARED_ALIGNMENT_BYTES * _SHARED_ALIGNMENT_BYTES
 
 
-def _ascending(sizes: Iterable[Expr]) -> list[Expr]:
-    """Sorted, candidate by candidate (bubble sort: there are two or three)."""
-    result = list(sizes)
-    for last in range(len(result) - 1, 0, -1):
-        for i in range(last):
-            a, b = result[i], result[i + 1]
-            result[i], result[i + 1] = minimum(a, b), maximum(a, b)
-    return result
+def _ascending(sizes: Sequence[Expr]) -> list[Expr]:
+    """One or two sizes sorted, candidate by candidate."""
+    first, *rest = sizes
+    return [minimum(first, rest[0]), maximum(first, rest[0])] if rest else [first]

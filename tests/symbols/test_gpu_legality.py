@@ -10,7 +10,7 @@ import pytest
 from prune_engine.errors import SpaceError
 from prune_engine.space import Sketch, Variable, VariableKind
 from prune_engine.symbols.evaluate import TableValues, evaluate
-from prune_engine.symbols.expr import Expr, part
+from prune_engine.symbols.expr import Expr, ExprLike, part
 from prune_engine.symbols.gpu_legality import (
     SharedBuffer,
     aligned_elements,
@@ -112,6 +112,14 @@ MERGED = [
     pytest.param((10240, 10240), ("float16", 2, 32768), 86016, id="output_grows_one_of_two"),
     pytest.param((4224, 135168), ("float16", 2, 8192), 286720, id="output_grows_the_smaller"),
     pytest.param((225792, 2304), ("float16", 2, 3584), 458752, id="output_grows_the_second"),
+    pytest.param((34816, 17408), ("float16", 2, 32768), 104448, id="output_fits_where_one_could_grow"),
+    # Kernels made up for it: two copies into shared memory, a use of both, an output gathered in shared memory.
+    pytest.param((10240, 10240), ("float32", 4, 8192), 40960, id="output_over_parts_of_both"),
+    pytest.param((100, 40), ("float32", 4, 130), 520, id="output_over_both_unaligned"),
+    pytest.param((33, 40), ("float16", 2, 5000), 10000, id="both_too_small_to_grow"),
+    pytest.param((1000, 37), ("float16", 2, 1200), 2528, id="the_larger_grows"),
+    pytest.param((33, 70000), ("float32", 4, 300), 141216, id="over_one_beside_a_far_larger"),
+    pytest.param((33, 70000), ("float16", 2, 2000), 144032, id="too_small_beside_a_far_larger"),
 ]
 
 
@@ -124,6 +132,10 @@ def test_dynamic_memory_is_reused_for_the_output(
         assert number(result) == n_bytes
 
 
+def test_one_staged_buffer_and_its_output() -> None:
+    assert number(shared_bytes([half(64)], SharedBuffer("float16", 2, 64), is_dynamic=True)) == 128
+
+
 def test_dynamic_allocations_start_aligned() -> None:
     assert number(shared_bytes([half(33), half(10)], is_dynamic=True)) == 128 + 20
 
@@ -134,6 +146,8 @@ def test_unknown_sharing_is_an_error() -> None:
         shared_bytes([half(64)], output, is_dynamic=False)
     with pytest.raises(SpaceError, match="each other's memory"):
         shared_bytes([half(64), SharedBuffer("int8", 1, 64)], output, is_dynamic=True)
+    with pytest.raises(SpaceError, match="each other's memory"):
+        shared_bytes([half(64)] * 3, output, is_dynamic=True)
 
 
 def test_columns_agree_with_numbers() -> None:
@@ -145,11 +159,11 @@ def test_columns_agree_with_numbers() -> None:
     a, b, c = (part(0, i) for i in range(3))
     picked = np.arange(400, dtype=np.int32)[:, None]
     for dtype, width in (("float16", 2), ("float32", 4)):
-
-        def formula(a: Expr | int, b: Expr | int, c: Expr | int, dtype: str = dtype, width: int = width) -> Expr:
-            staged = [SharedBuffer("float16", 2, a), SharedBuffer("float16", 2, b)]
-            return shared_bytes(staged, SharedBuffer(dtype, width, c), is_dynamic=True)
-
-        (column,) = evaluate([formula(a, b, c)], TableValues(sketch), picked)
-        expected = [number(formula(*map(int, row))) for row in variable.table]
+        column = evaluate([_gathered(a, b, c, dtype, width)], TableValues(sketch), picked)[0]
+        expected = [number(_gathered(int(x), int(y), int(z), dtype, width)) for x, y, z in variable.table]
         assert column.tolist() == expected
+
+
+def _gathered(a: ExprLike, b: ExprLike, c: ExprLike, dtype: str, item_bytes: int) -> Expr:
+    staged = [SharedBuffer("float16", 2, a), SharedBuffer("float16", 2, b)]
+    return shared_bytes(staged, SharedBuffer(dtype, item_bytes, c), is_dynamic=True)
