@@ -36,7 +36,7 @@ class MatrixAlignment(Rule):
                 return None
             axes = contraction_axes(sketch, subject.statement)
             axis = axes.get(sketch.variables.index(variable))
-            if axis is None or 2 not in axes.values() or variable.table.shape[1] < 2:
+            if axis is None or 2 not in axes.values():
                 return None
             return instruction[axis] if instruction else 1, unit[axis]
 

@@ -33,7 +33,7 @@ class UnitReduction(Rule):
 
 def _is_long(sketch: Sketch, variable: Variable, subject: Subject) -> bool | None:
     """True for the longest reduction of a statement, if it is long enough; else None."""
-    if not subject.is_reduction or variable.table.shape[1] < 2:
+    if not subject.is_reduction:
         return None
     extent = extent_of(variable)
     is_longest = extent >= max(_MIN_EXTENT, _longest_reduction(sketch, subject.statement))

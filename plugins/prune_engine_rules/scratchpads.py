@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.hardware.schema import DeviceKind, HardwareProfile
+from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.strategies import Rule
 from prune_engine.verdicts import BoolArray, RuleKind
 from prune_engine_rules.limits import keep_all
@@ -56,8 +56,6 @@ class Scratchpads(Rule):
 
 def _hard_limits(profile: HardwareProfile) -> Iterator[tuple[str, int]]:
     """Scratchpads of a device that we have symbols for, with the bytes a kernel may have."""
-    if profile.kind is not DeviceKind.NPU:
-        return
     for memory in profile.memory:
         if memory.name in SYMBOLS and memory.is_hard_limit and memory.limit_bytes is not None:
             yield memory.name, memory.limit_bytes

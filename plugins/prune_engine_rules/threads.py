@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.hardware.schema import DeviceKind, HardwareProfile
+from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, VariableKind
 from prune_engine.strategies import Rule
 from prune_engine.symbols.expr import Expr, as_expr, both, either, product
@@ -54,7 +54,7 @@ class ThreadReduction(Rule):
 
 def _warp(profile: HardwareProfile) -> int | None:
     value = profile.value("limits.threads_per_warp")
-    return int(value) if profile.kind is DeviceKind.GPU and value is not None else None
+    return None if value is None else int(value)
 
 
 def _symbol(n_threads: int) -> str:

@@ -28,7 +28,7 @@ class VectorLength(Rule):
     def restrict(self, space: DesignSpace, profile: HardwareProfile) -> SpaceRestriction | None:
         """Cut rows of the contiguous iterator off the lane width, if there are others."""
         n_lanes = _lanes(space, profile)
-        if n_lanes is None or n_lanes == 1:
+        if n_lanes is None:
             return None
 
         def kept(table: Int32Array, _: bool) -> BoolArray:

@@ -153,6 +153,8 @@ class TestReductionLocation:
         between = replace(statement(Role.COMPUTE, {"i": (4, LoopKind.SERIAL)}), n_shared_with_previous=2)
         producer, consumer = nest.statements
         assert kept(nest_of(producer, between, consumer, buffers=nest.buffers)) == [False]
+        further_out = replace(between, n_shared_with_previous=1)
+        assert kept(nest_of(producer, further_out, consumer, buffers=nest.buffers)) == [True]
         apart = replace(between, n_shared_with_previous=0)
         assert kept(nest_of(producer, apart, consumer, buffers=nest.buffers)) == [True]
 

@@ -124,6 +124,7 @@ CASES = {
         {"registers_per_thread": 128, "threads_per_block": 1024},
         {"registers_per_thread": 129, "threads_per_block": 1},
         "limits.registers_per_thread",
+        elsewhere=(CPU,),
     ),
     "registers a block": Case(
         RegisterPressure(),
@@ -132,6 +133,7 @@ CASES = {
         {"registers_per_thread": 64, "threads_per_block": 512},
         {"registers_per_thread": 64, "threads_per_block": 513},
         "limits.registers_per_block",
+        elsewhere=(CPU,),
     ),
     "vector registers": Case(
         VectorRegisters(),

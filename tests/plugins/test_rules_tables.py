@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from kits.rules import gemm_space, nothing_in_it, space_of, tile
+from kits.rules import gemm_space, nothing_in_it, space_of, tile, with_nests
 from prune_engine_rules.matrix import MatrixAlignment
 from prune_engine_rules.reductions import UnitReduction
 from prune_engine_rules.tables import contraction_axes, item_bytes
@@ -114,7 +114,9 @@ class TestVectorLength:
         assert set(cut_of(VectorLength(), gemm_space(), AVX512)) == {"j"}
 
     @pytest.mark.parametrize(
-        "profile", [make_profile(GPU), make_profile(CPU, vector_bytes=None)], ids=["GPU", "unknown"]
+        "profile",
+        [make_profile(GPU, vector_bytes=64), make_profile(CPU, vector_bytes=None)],
+        ids=["GPU", "unknown"],
     )
     def test_devices_that_say_nothing_of_it(self, profile: HardwareProfile) -> None:
         assert not cut_of(VectorLength(), gemm_space(), profile)
@@ -186,6 +188,7 @@ class TestMatrixAlignment:
             tile("j", 32, "S0 S1", is_contiguous=True),
             tile("c", 32, "R0 R1"),
             tile("one", 1, "R0 R1"),
+            tile("c", 32, "R0 R1", statement="another"),
         )
         assert dict(contraction_axes(space.sketches[0], "matmul")) == {2: 1, 3: 2}
 
@@ -220,8 +223,10 @@ class TestAll:
             assert rule.restrict(leftover, profile) is None
 
     def test_tiles_of_nobody_knows_what_are_left_alone(self, rule: Rule) -> None:
+        space = make_space()
+        space = replace(space, sketches=tuple(with_nests(s) for s in space.sketches))
         for profile in PROFILES:
-            assert rule.restrict(make_space(), profile) is None
+            assert rule.restrict(space, profile) is None
 
     def test_sketches_that_could_not_be_read_are_left_alone(self, rule: Rule) -> None:
         space = gemm_space(dtype="float16")
