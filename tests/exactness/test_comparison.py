@@ -65,6 +65,7 @@ WRONG: dict[str, tuple[Spoil, str]] = {
     "axis": (_other_axis, "axes of"),
     "buffer": (_other_buffer, "buffers"),
     "statement": (lambda n: replace(n, statements=n.statements[1:]), "statements"),
+    "order": (lambda n: replace(n, statements=(*n.statements[2:], *n.statements[:2])), "statements"),
     "canonical": (lambda n: replace(n, is_canonical=as_expr(0)), "decisions kept"),
     "refused": (lambda n: replace(n, is_refused=as_expr(1)), "legality"),
 }
@@ -126,6 +127,14 @@ def test_a_repaired_candidate_is_only_asked_whether_it_is_one() -> None:
     nest = replace(_other_extent(echo(built, is_gpu=False)), is_canonical=as_expr(0))
     repaired = replace(built, decisions=(*built.decisions[:-1], (-1,)))
     assert not list(differences(_predict(batch, nest), 0, repaired, is_gpu=False))
+
+
+def test_an_init_may_stand_elsewhere() -> None:
+    batch, built = _built("llvm")
+    nest = echo(built, is_gpu=False)
+    assert nest.statements[0].name.endswith("_init")
+    moved = replace(nest, statements=(*nest.statements[1:], nest.statements[0]))
+    assert not list(differences(_predict(batch, moved), 0, built, is_gpu=False))
 
 
 def test_neighbouring_parallel_loops_are_one_loop() -> None:

@@ -88,14 +88,22 @@ def differences(batch: CandidateBatch, row: int, built: Realised, *, is_gpu: boo
     if built.mod is None:
         return
     nest = read_nest(built.mod)
-    leaves = [block for block in nest.blocks if block.is_leaf]
-    names = [block.name for block in leaves], [s.name for s in predicted.nest.statements]
-    if names[0] != names[1]:
-        yield Difference("statements", *names)
+    leaves = {block.name: block for block in nest.blocks if block.is_leaf}
+    statements = {statement.name: statement for statement in predicted.nest.statements}
+    if sorted(leaves) != sorted(statements) or _without_inits(leaves) != _without_inits(statements):
+        yield Difference("statements", list(leaves), list(statements))
         return
-    for block, statement in zip(leaves, predicted.nest.statements, strict=True):
-        yield from _statement_differences(nest, block, statement, predicted)
+    for name, block in leaves.items():
+        yield from _statement_differences(nest, block, statements[name], predicted)
     yield from _buffer_differences(built, predicted, is_gpu=is_gpu)
+
+
+def _without_inits(names: Iterable[str]) -> list[str]:
+    """Statements in their order, but for inits: TVM puts one before the first reduction loop that is not 1.
+
+    The loops around it are the same wherever it stands, apart from loops of extent 1.
+    """
+    return [name for name in names if not name.endswith("_init")]
 
 
 def _statement_differences(
