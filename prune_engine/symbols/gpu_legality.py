@@ -137,15 +137,15 @@ def buffer_versions(
     return max(versions, 1)
 
 
-def pipeline_ok(extent: ExprLike, first_inner_reduction: ExprLike) -> Expr:
+def pipeline_ok(extent: ExprLike) -> Expr:
     """Whether a software-pipelined reduction loop still has the statements it was annotated for.
 
-    RewriteReductionBlock sets the accumulator to its start value right before the first loop that carries a
-    reduction, and loops of extent 1 carry none. So where the pipelined loop's ``extent`` is 1 and the loop
-    right inside it takes over (``first_inner_reduction``: its extent if it is a reduction loop, else 1),
-    the pipeline has one statement too many (PipelineInjector in s_tir/transform/inject_software_pipeline.cc).
+    ``extent`` is the annotated loop's. RewriteReductionBlock sets the accumulator to its start value right
+    before the first loop that a reduction depends on, and on a fused loop of extent 1 none does: it then
+    goes inside, and the pipeline has one statement too many, however short the loops in there are
+    (PipelineInjector in s_tir/transform/inject_software_pipeline.cc). Fewer iterations than stages are fine.
     """
-    return negate(both(as_expr(extent).le(1), as_expr(2).le(first_inner_reduction)))
+    return as_expr(2).le(extent)
 
 
 def shared_bytes(staged: Sequence[SharedBuffer], output: SharedBuffer | None = None, *, is_dynamic: bool) -> Expr:
