@@ -82,9 +82,8 @@ def _complaint(part: str, is_after_options: bool) -> str:
 
 
 def _numbers(part: str, *, smallest: int) -> Sizes:
-    # Not more digits than Python reads at once.
     texts = part.split("x")
-    numbers = tuple(int(text) if len(text) < 20 else MAX_SIZE + 1 for text in texts)
+    numbers = tuple(map(int, texts))  # MAX_LENGTH is below the number of digits that Python refuses
     for text, number in zip(texts, numbers, strict=True):
         if not smallest <= number <= MAX_SIZE:
             shown = text if len(text) < 24 else text[:20] + "..."
