@@ -5,21 +5,35 @@ This is the only place a candidate costs compiler time (1-3 ms), so only what is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from prune_engine.candidates import Candidate, candidate_id
+import numpy as np
+
+from prune_engine.candidates import Candidate, Decision, candidate_id, rows_of
 from prune_engine.errors import SpaceError
 from prune_engine.measurement import MeasureError, MeasureErrorKind
 from prune_engine.metaschedule import traces
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
-from prune_engine.metaschedule.targets import architecture_of
+from prune_engine.metaschedule.interpreter.check import mismatch
+from prune_engine.metaschedule.interpreter.reader import KernelReader
+from prune_engine.metaschedule.interpreter.source import TargetFacts
+from prune_engine.metaschedule.interpreter.tree import NotInterpretedError
+from prune_engine.metaschedule.targets import architecture_of, gpu_limits
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.task import TuningTask
 
 #: What a replay or a post-processor raises: ScheduleError and InternalError are RuntimeErrors; TVM's other
 #: errors come as Python's of the same name.
 SCHEDULE_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
+
+
+#: Architectures whose schedule primitives and post-processors the interpreter knows.
+_READ_ARCHITECTURES = ("x86", "arm", "cuda")
+_VERIFIER = "VerifyGPUCode"
+#: Candidates per sketch on which a reading is compared with TVM's result.
+_N_CHECKED = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +73,74 @@ class Materialiser:
         """Generate the task's sketches. Raises SpaceError."""
         try:
             schedules = self._context.generate_design_space()
-            sketches: list[Sketch] = []
-            locations: traces.LocationTables = {}
-            for index, schedule in enumerate(schedules):
-                sketches.append(traces.sketch_of(index, schedule.trace, self._task.mod, locations))
+            reader, reason = self._reader()
+            known: traces.LocationTables = {}
+            sketches = [
+                self._sketch(index, schedule.trace, reader, reason, known)
+                for index, schedule in enumerate(schedules)
+            ]
         except SCHEDULE_ERRORS as error:
             raise _space_error(self._task, error) from error
         return DesignSpace(self._task, tuple(sketches))
+
+    def _reader(self) -> tuple[KernelReader | None, str]:
+        """Who reads this task's sketches, or why nobody can."""
+        kind = architecture_of(self._task.target)
+        facts = TargetFacts("cuda" if kind == "cuda" else "llvm", gpu_limits(self._task.target))
+        if kind not in _READ_ARCHITECTURES or (kind == "cuda" and facts.limits is None):
+            return None, f"schedules for {kind} are not read"
+        try:
+            return KernelReader(self._task.mod, facts), ""
+        except Exception as error:  # noqa: BLE001 (whatever the reader trips over, the sketch is opaque)
+            return None, _reason(error)
+
+    def _sketch(
+        self, index: int, trace: Any, reader: KernelReader | None, reason: str, known: traces.LocationTables
+    ) -> Sketch:
+        """A trace as a sketch, read if it can be: a reading that TVM contradicts is not used."""
+        plain = None
+        try:
+            if reader is not None:
+                plain = traces.sketch_of(index, trace, self._task.mod, known, reader.locations(trace))
+                sketch = reader.interpreted(plain, trace)
+                reason = self._contradiction(sketch)
+                if not reason:
+                    return sketch
+        except Exception as error:  # noqa: BLE001 (whatever the reader trips over, the sketch is opaque)
+            reason = _reason(error)
+        sketch = plain or traces.sketch_of(index, trace, self._task.mod, known)
+        return replace(sketch, opaque_reason=reason)
+
+    def _contradiction(self, sketch: Sketch) -> str:
+        """How TVM's own result differs for a few candidates; empty if it does not."""
+        assert sketch.nests is not None
+        rng = np.random.default_rng(0)
+        for _ in range(_N_CHECKED):
+            rows = [int(rng.choice(variable.rows)) for variable in sketch.variables]
+            decisions = tuple(tuple(v.table[r].tolist()) for v, r in zip(sketch.variables, rows, strict=True))
+            schedule = self._replayed(sketch, decisions)
+            if schedule is None:
+                continue
+            actual = rows_of(sketch, traces.decisions_of(schedule.trace))
+            if actual is None:
+                return "a decision of TVM's is in no choice table"
+            for postproc in self._postprocs:
+                if _name(postproc) != _VERIFIER:
+                    postproc.apply(schedule)
+            found = mismatch(sketch.nests, actual[None, :], schedule.mod)
+            if found:
+                return found
+        return ""
+
+    def _replayed(self, sketch: Sketch, decisions: Sequence[Decision]) -> Any:
+        """The schedule of a candidate before post-processing, None if TVM refuses it."""
+        schedule = self._tvm.s_tir.Schedule(self._task.mod, seed=1, debug_mask="none")
+        try:
+            traces.trace_with(sketch, decisions).apply_to_schedule(schedule, remove_postproc=True)
+        except SCHEDULE_ERRORS:
+            return None
+        schedule.enter_postproc()
+        return schedule
 
     def materialise(self, space: DesignSpace, candidate: Candidate) -> Materialised | MeasureError:
         """Replay and post-process a candidate; a refusal is a SCHEDULE_ERROR, not an exception."""
@@ -99,6 +174,10 @@ def last_line(message: str) -> str:
     """The line of a TVM error that says what is wrong: the last one with text, at most 300 characters."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return lines[-1][:300] if lines else "no message"
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, NotInterpretedError) else f"{type(error).__name__}: {error}"
 
 
 def _name(postproc: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from prune_engine.errors import TargetError
 from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits
 
 #: Texts that mean "this machine".
 _HOST = ("auto", "native", "host", "llvm")
@@ -85,6 +86,15 @@ def architecture_of(target: str) -> str:
     triple = str(dict(made.export()).get("mtriple") or _codegen().llvm_get_system_triple())
     names = (name for prefix, name in _ARCHITECTURE_OF_TRIPLE.items() if triple.startswith(prefix))
     return next(names, triple.split("-")[0])
+
+
+def gpu_limits(target: str) -> GpuLimits | None:
+    """What TVM's verifier of GPU code allows on a target; None for one that is no GPU or does not say."""
+    made = make_target(target)
+    attributes = dict(made.export())
+    names = ("max_threads_per_block", "max_shared_memory_per_block", "thread_warp_size")
+    values = [attributes.get(name) for name in names]
+    return None if any(value is None for value in values) else GpuLimits(*(int(value) for value in values if value))
 
 
 def threads_of(target: str) -> int | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,18 @@ LocationTables = dict[str, list[int]]
 Makers = dict[int, tuple[int, int]]
 
 
-def sketch_of(index: int, trace: Any, mod: Any, known: LocationTables | None = None) -> Sketch:
+def sketch_of(
+    index: int,
+    trace: Any,
+    mod: Any,
+    known: LocationTables | None = None,
+    locations: Mapping[int, list[int]] | None = None,
+) -> Sketch:
     """Read a trace of ``mod``'s design space. Raises SpaceError for a sampling instruction we do not know.
 
-    ``known`` carries compute locations from one sketch of a task to the next (0.2 s for a convolution).
+    ``locations`` are the positions of each location variable, where the interpreter could tell. Without, the
+    compiler is asked, and ``known`` carries its answers from one sketch of a task to the next (0.2 s for a
+    convolution).
     """
     known = {} if known is None else known
     variables: list[Variable] = []
@@ -55,6 +63,9 @@ def sketch_of(index: int, trace: Any, mod: Any, known: LocationTables | None = N
             values = [[int(v)] for v in inst.attrs[0]]
             probs = [float(p) for p in inst.attrs[1]]
             variables.append(Variable.of(name, VariableKind.CATEGORICAL, np.array(values), probs))
+        elif kind == _LOCATION and locations is not None and len(variables) in locations:
+            positions = locations[len(variables)]
+            variables.append(Variable.of(name, VariableKind.LOCATION, np.array(positions)[:, None]))
         elif kind == _LOCATION:
             structure = _loop_structure(trace, position, makers)
             positions = known[structure] = known.get(structure) or _locations(mod, trace, position, makers)

@@ -6,6 +6,7 @@ side need while the loops inside the target loop run; storage that threads share
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from prune_engine.metaschedule.interpreter.tree import (
@@ -22,7 +23,19 @@ from prune_engine.metaschedule.interpreter.tree import (
     loops_of,
     plain,
 )
-from prune_engine.symbols.expr import Expr, as_expr, both, ceildiv, either, maximum, minimum, negate, total, where
+from prune_engine.symbols.expr import (
+    Expr,
+    as_expr,
+    both,
+    ceildiv,
+    either,
+    factors,
+    maximum,
+    minimum,
+    negate,
+    total,
+    where,
+)
 from prune_engine.symbols.loop_nest import LoopKind
 
 #: Storage that all threads of a block (or warp) see; what it must hold is not relaxed over other threads' loops.
@@ -36,6 +49,8 @@ class Interval:
     base: tuple[tuple[int, TermNode], ...]
     low: int
     extent: Expr
+    #: Whether it is known to lie in the dimension, wherever it moves.
+    is_inside: bool = False
 
 
 def compute_at(tree: Tree, block: BlockNode, loop: LoopNode, *, is_reverse: bool, index: int = -1) -> None:
@@ -140,7 +155,24 @@ def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Int
                 raise NotInterpretedError(f"an index runs backwards over part of {it.name}")
             low += coefficient * low_of_inner.constant
         base.extend((coefficient, term) for term in outer)
-    return Interval(tuple(base), low, steps + index.width)
+    is_inside = _is_inside(index, as_expr(size))
+    if len(index.coefficients) == 1 and index.coefficients[0][1] == index.width:  # whole tiles
+        return Interval(tuple(base), low, inner * index.width, is_inside)
+    return Interval(tuple(base), low, steps + index.width, is_inside)
+
+
+def _is_inside(index: IndexNode, size: Expr) -> bool:
+    """Whether an index is known to stay in its dimension."""
+    assert index.coefficients is not None
+    last: Expr = as_expr(index.offset + index.width - 1)
+    for it, coefficient in index.coefficients:
+        if not it.stays_inside or coefficient < 0 or it.offset.constant != 0:
+            return False
+        last = last + coefficient * (it.extent - 1)
+    n = last + 1
+    if n.constant is None or size.constant is None:
+        return index.offset >= 0 and n is size
+    return index.offset >= 0 and n.constant <= size.constant
 
 
 def split_span(it: IterNode, varying: set[LoopNode]) -> tuple[Expr, list[TermNode]]:
@@ -157,7 +189,7 @@ def split_span(it: IterNode, varying: set[LoopNode]) -> tuple[Expr, list[TermNod
         if outer_digits:
             outer.append(TermNode(term.stride, outer_digits, term.divisor, term.modulus))
     span = total(steps) + 1
-    return (span if it.extent.constant is None else minimum_extent(span, it.extent)), outer
+    return (span if it.extent.constant is None or it.stays_inside else minimum_extent(span, it.extent)), outer
 
 
 def minimum_extent(span: Expr, extent: Expr) -> Expr:
@@ -198,7 +230,8 @@ def _merge_domains(
             if coefficient < 0:
                 raise NotInterpretedError(f"block {block.name!r} is provided backwards")
             raise NotInterpretedError(f"block {block.name!r} provides a buffer with a stride")
-        moved = Interval(interval.base, interval.low - index.offset, interval.extent)
+        is_inside = interval.is_inside and it.extent is as_expr(access.buffer.shape[dimension]) and not index.offset
+        moved = Interval(interval.base, interval.low - index.offset, interval.extent, is_inside)
         domains[it] = union([domains[it], moved]) if it in domains else moved
 
 
@@ -213,7 +246,7 @@ def union(intervals: list[Interval]) -> Interval:
         if _same_base(first, other):
             low = min(first.low, other.low)
             end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
-            first = Interval(first.base, low, end)
+            first = Interval(first.base, low, end, first.is_inside and other.is_inside)
         elif not first.base or not other.base:
             still, moving = (other, first) if first.base else (first, other)
             inside = both(
@@ -227,9 +260,20 @@ def union(intervals: list[Interval]) -> Interval:
 
 
 def _same_base(a: Interval, b: Interval) -> bool:
-    return [(c, t.stride, t.over, t.divisor) for c, t in a.base] == [
-        (c, t.stride, t.over, t.divisor) for c, t in b.base
+    return [(t.over, t.divisor, _factors(t.stride * c)) for c, t in a.base] == [
+        (t.over, t.divisor, _factors(t.stride * c)) for c, t in b.base
     ]
+
+
+def _factors(stride: Expr) -> tuple[int, Counter[Expr]]:
+    """The number and the expressions that a stride is the product of."""
+    number, found = 1, Counter[Expr]()
+    for factor in factors(stride):
+        if factor.constant is None:
+            found[factor] += 1
+        else:
+            number *= factor.constant
+    return number, found
 
 
 def _reach(interval: Interval) -> Expr:
@@ -244,6 +288,7 @@ def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNod
     for number, it in enumerate(block.real_iters):
         interval = domains.get(it, Interval((), 0, it.extent))
         extent, offset = _clipped(interval, it)
+        it.stays_inside = interval.is_inside
         loop = LoopNode(f"ax{number}", extent)
         terms = [*_scaled(interval.base), plain(loop)]
         source = it.terms[0].plain_loop if len(it.terms) == 1 else None
@@ -307,6 +352,8 @@ def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr]:
     domain = it.extent
     moves = _reach(interval)
     low, high = as_expr(interval.low), interval.extent + (interval.low - 1)
+    if interval.is_inside:
+        return interval.extent, low
     lies_in = both(as_expr(0).le(low), (high + moves).lt(domain))
     covers = both((low + moves).le(0), domain.le(high + 1))
     cut = minimum(high, domain - 1) - maximum(low, 0) + 1

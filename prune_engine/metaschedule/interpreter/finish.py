@@ -5,6 +5,7 @@ from __future__ import annotations
 from prune_engine.metaschedule.interpreter.compute_at import Interval, box_of, union, varying_loops
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, refusals, versions_of
 from prune_engine.metaschedule.interpreter.postprocs import Processed
+from prune_engine.metaschedule.interpreter.tensorize import init_tile, tile_of
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,
@@ -123,20 +124,26 @@ def _statement(
         ]
     numbers = {loop: k + first for k, loop in enumerate(around)}
     iters = [it for it in block.iters if not it.is_lost and (role is not Role.INIT or not it.is_reduction)]
+    source = block
+    if role is Role.INIT and block.inner is not None and (within := init_tile(block)) is not None:
+        numbers[within[0]] = len(loops)
+        loops.append(Loop(within[0].name, within[0].extent, as_expr(int(LoopKind.VECTORIZED))))
+        iters.append(within[1])
+        source = block.inner
     flat = _flat_strides(around) if first else {}
     iterators = tuple(_iterator(it, numbers, loops, whole, flat, vector_extent) for it in iters)
-    accesses = _accesses(block, role, iters, names)
+    accesses = _accesses(source, role, iters, names)
     is_decomposed = block in done.inits
     suffix = "_init" if role is Role.INIT else "_update" if role is Role.UPDATE and is_decomposed else ""
     return Statement(
-        block.name + suffix,
+        source.name + suffix,
         role,
         tuple(loops),
         iterators,
         accesses,
         0 if role is Role.INIT else block.flop_count,
         done.unroll.get(block, as_expr(0)),
-        tile=block.tile,
+        tile=tile_of(block, is_init=role is Role.INIT),
         n_shared_with_previous=n_shared + first if n_shared else 0,
         annotations={k: v for k, v in block.annotations.items() if isinstance(v, (int, str))},
     )

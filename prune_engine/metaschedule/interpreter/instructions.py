@@ -12,8 +12,10 @@ from prune_engine.metaschedule.interpreter import inlining
 from prune_engine.metaschedule.interpreter.compute_at import compute_at
 from prune_engine.metaschedule.interpreter.locations import INLINE, ROOT, effective, locations
 from prune_engine.metaschedule.interpreter.stages import cache_read, cache_write, rfactor
+from prune_engine.metaschedule.interpreter.tensorize import blockize
 from prune_engine.metaschedule.interpreter.tree import (
     BlockNode,
+    IndexNode,
     LoopNode,
     Node,
     NotInterpretedError,
@@ -24,6 +26,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     split_in_bindings,
 )
 from prune_engine.metaschedule.traces import plain as plain_value
+from prune_engine.space import Subject
 from prune_engine.symbols.expr import Expr, as_expr, ceildiv, part, product
 from prune_engine.symbols.loop_nest import LoopKind
 
@@ -93,11 +96,11 @@ def _attribute(item: Any) -> Any:
 
 
 class LocationNeededError(Exception):
-    """A compute location is to be decided: the options there are, and the location variable's decision."""
+    """A compute location is to be decided: the options there are, and the one taken under each decision."""
 
-    def __init__(self, variable: int, taken: Expr) -> None:
+    def __init__(self, variable: int, options: Sequence[int], taken: Expr) -> None:
         super().__init__(f"variable {variable}")
-        self.variable, self.taken = variable, taken
+        self.variable, self.options, self.taken = variable, options, taken
 
 
 class TraceRunner:
@@ -115,8 +118,8 @@ class TraceRunner:
         self.locations: list[tuple[int, Expr]] = []
         #: Cooperative fetches in trace order: block, lanes, and the thread extents bound before it.
         self.fetches: list[tuple[BlockNode, Expr, Expr | None, Expr | None]] = []
-        #: variable -> (block, iterator's loop) of each tile, for people and rules.
-        self.tiled: dict[int, tuple[BlockNode, int]] = {}
+        #: What each tile variable splits.
+        self.subjects: dict[int, Subject] = {}
         self._taken = taken
         self._values: dict[int, Any] = {}
         self._n_variables = 0
@@ -162,8 +165,9 @@ class TraceRunner:
         variable, loop = self._next_variable(), inputs[0]
         parts = [part(variable, k) for k in range(int(inst.attrs[0]))]
         self._tile_of.update((expr, (loop, k)) for k, expr in enumerate(parts))
-        block = blocks_under(loop)[0]
-        self.tiled[variable] = (block, loops_of(block).index(loop))
+        subject = _subject(blocks_under(loop)[0], loop, len(parts))
+        if subject is not None:
+            self.subjects[variable] = subject
         return parts
 
     def _sample_categorical(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
@@ -171,10 +175,11 @@ class TraceRunner:
 
     def _sample_location(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
         variable, block = self._next_variable(), inputs[0]
-        taken = effective(locations(self.tree, block), part(variable, 0))
+        options = locations(self.tree, block)
+        taken = effective(options, part(variable, 0))
         self.locations.append((variable, taken))
         if len(self.locations) > len(self._taken):
-            raise LocationNeededError(variable, taken)
+            raise LocationNeededError(variable, sorted(options), taken)
         location = self._taken[len(self.locations) - 1]
         if location == INLINE:
             return [_INLINED]
@@ -204,6 +209,8 @@ class TraceRunner:
         known = 1
         for number in numbers:
             known *= number or 1
+        if missing == 1 and (loop.extent % known).constant == 0:
+            return True
         if extent is None or missing > 1:
             return False
         return extent % known == 0 if missing else known == extent
@@ -260,6 +267,11 @@ class TraceRunner:
 
     def _rfactor(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
         return [rfactor(self.tree, inputs[0], int(inst.attrs[0]))]
+
+    def _blockize(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        if not isinstance(inputs[0], LoopNode):
+            raise NotInterpretedError("blocks are made into one block")
+        return [blockize(self.tree, inputs[0])]
 
     def _set_scope(self, inst: Instruction, inputs: list[Any]) -> None:
         buffer = inputs[0].writes[int(inst.attrs[0])].buffer
@@ -342,6 +354,19 @@ def _take_children(new: LoopNode, old: LoopNode) -> None:
         child.parent = new
 
 
+def _subject(block: BlockNode, loop: LoopNode, n_parts: int) -> Subject | None:
+    it = next((it for it in block.real_iters if any(t.plain_loop is loop for t in it.terms)), None)
+    if it is None:
+        return None
+    index = block.writes[0].indices[-1] if block.writes and block.writes[0].indices else IndexNode(None)
+    last, width = index.coefficients, index.width
+    is_contiguous = any(other is it and c == width for other, c in last or ())
+    letter = "R" if it.is_reduction else "S"
+    return Subject(
+        block.name, it.name, it.is_reduction, is_contiguous, tuple(f"{letter}{k}" for k in range(n_parts))
+    )
+
+
 def _extent(loop: LoopNode | Expr | None) -> Expr | None:
     return loop.extent if isinstance(loop, LoopNode) else loop
 
@@ -373,6 +398,7 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "ComputeInline": TraceRunner._compute_inline,
     "ReverseComputeInline": TraceRunner._reverse_compute_inline,
     "RFactor": TraceRunner._rfactor,
+    "Blockize": TraceRunner._blockize,
     "SetScope": TraceRunner._set_scope,
     "StorageAlign": TraceRunner._storage_align,
     "Annotate": TraceRunner._annotate,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -92,7 +91,7 @@ class InterpretedSketch:
         return step.inner[location]
 
     def _step(self, taken: tuple[int, ...]) -> _Step:
-        runner = TraceRunner(copy.deepcopy(self._tree), taken)
+        runner = TraceRunner(self._tree.copy(), taken)
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prune_engine.metaschedule.interpreter.tensorize import redirect
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,
@@ -26,6 +27,7 @@ def cache_write(tree: Tree, block: BlockNode, number: int, scope: str) -> BlockN
     access = block.writes[number]
     cached = _cached(tree, access.buffer, scope)
     block.writes[number] = AccessNode(cached, access.indices, access.count)
+    redirect(block, access.buffer, cached)
     block.reads = [AccessNode(cached, r.indices, r.count) if r.buffer is access.buffer else r for r in block.reads]
     copy, nest = _copy(tree, cached, access.buffer, cached.name)
     top = _top(block)

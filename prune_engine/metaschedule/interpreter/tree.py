@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator as Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -91,6 +92,8 @@ class IterNode:
     is_lost: bool = False
     #: Constant part of its binding.
     offset: Expr = field(default_factory=lambda: as_expr(0))
+    #: Whether its terms are known to stay in the domain, whatever the decisions: no split runs beyond it.
+    stays_inside: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,9 +144,8 @@ class BlockNode:
     is_copy: bool = False
     annotations: dict[str, Any] = field(default_factory=dict)
     parent: LoopNode | None = None
-    #: A blockized block: the loops and blocks inside.
+    #: Of a blockized block: what is inside, in loops of its own.
     inner: BlockNode | None = None
-    tile: tuple[int, int, int] | None = None
 
     @property
     def real_iters(self) -> list[IterNode]:
@@ -164,6 +166,10 @@ class Tree:
 
     def __init__(self, roots: list[Node], buffers: list[BufferNode]) -> None:
         self.roots, self.buffers = roots, buffers
+
+    def copy(self) -> Tree:
+        """A tree of its own; expressions are shared."""
+        return copy.deepcopy(self)
 
     def blocks(self) -> list[BlockNode]:
         """All blocks in program order."""
@@ -277,6 +283,8 @@ def split_in_bindings(under: Node, old: LoopNode, new: list[tuple[LoopNode, Expr
     ``is_perfect`` says that the parts are a factorisation of the extent, so that nothing runs beyond it.
     """
     for it in _iters_under(under):
+        if not is_perfect and any(d.loop is old for term in it.terms for d in term.over):
+            it.stays_inside = False
         try:
             it.terms = [t for term in it.terms for t in _substituted(term, old, new, is_perfect)]
         except NotInterpretedError:

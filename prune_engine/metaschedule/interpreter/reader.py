@@ -1,0 +1,72 @@
+"""A task's kernel, and the nests of its sketches: what the interpreter offers to the rest of the adapter."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from prune_engine.metaschedule.interpreter.instructions import (
+    Instruction,
+    LocationNeededError,
+    TraceRunner,
+    read_trace,
+)
+from prune_engine.metaschedule.interpreter.locations import ROOT
+from prune_engine.metaschedule.interpreter.reading import read_tree
+from prune_engine.metaschedule.interpreter.source import InterpretedSketch, TargetFacts
+from prune_engine.space import Sketch, Subject
+from prune_engine.symbols.evaluate import TableValues
+
+#: Structures tried to find the positions that a compute location can take.
+_MAX_STRUCTURES = 40
+
+
+class KernelReader:
+    """Reads the sketches of one kernel."""
+
+    def __init__(self, mod: Any, facts: TargetFacts) -> None:
+        """Read the kernel. Raises NotInterpretedError."""
+        self._tree, self._facts = read_tree(mod), facts
+
+    def locations(self, trace: Any) -> dict[int, list[int]]:
+        """Positions that each location variable can take, ascending, by variable. Raises NotInterpretedError.
+
+        Which there are depends on tiles and on the locations before; what exists for some is listed for all.
+        """
+        instructions = read_trace(trace)
+        n_locations = sum(inst.kind == "SampleComputeLocation" for inst in instructions)
+        found: dict[int, set[int]] = {}
+        waiting: list[tuple[int, ...]] = [()] if n_locations else []
+        n_tried = 0
+        while waiting and n_tried < _MAX_STRUCTURES:
+            taken = waiting.pop(0)
+            n_tried += 1
+            try:
+                self._run(instructions, taken)
+            except LocationNeededError as needed:
+                found.setdefault(needed.variable, set()).update(needed.options)
+                if len(taken) + 1 < n_locations:
+                    # The deepest first: they leave the most to the next.
+                    waiting.extend((*taken, p) for p in sorted(needed.options, key=lambda p: (p != ROOT, -p)))
+        return {variable: sorted(positions) for variable, positions in found.items()}
+
+    def interpreted(self, sketch: Sketch, trace: Any) -> Sketch:
+        """The sketch with its loop nests and the subjects of its tiles. Raises NotInterpretedError."""
+        instructions = read_trace(trace)
+        nests = InterpretedSketch(self._tree, instructions, self._facts, TableValues(sketch))
+        subjects = self._subjects(instructions)
+        variables = tuple(replace(v, subject=subjects.get(k)) for k, v in enumerate(sketch.variables))
+        return replace(sketch, variables=variables, nests=nests)
+
+    def _run(self, instructions: Sequence[Instruction], taken: tuple[int, ...]) -> TraceRunner:
+        runner = TraceRunner(self._tree.copy(), taken)
+        runner.run(instructions)
+        return runner
+
+    def _subjects(self, instructions: Sequence[Instruction]) -> dict[int, Subject]:
+        runner = TraceRunner(self._tree.copy(), ())
+        with contextlib.suppress(LocationNeededError):  # tiles of what follows have no subject
+            runner.run(instructions)
+        return runner.subjects
