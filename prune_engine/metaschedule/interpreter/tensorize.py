@@ -32,7 +32,7 @@ _Parts = tuple[IterNode, IterNode | None]
 
 
 def blockize(tree: Tree, loop: LoopNode) -> BlockNode:
-    """Make one block of a loop and all inside it. Raises NotInterpretedError where the tile is not of fixed size."""
+    """Make one block of a loop and all inside it. Raises NotInterpretedError where the tile has no fixed size."""
     block = _only_block(loop)
     inside = [loop, *loops_of(block)[len(loops_of(loop)) + 1 :]]
     parts = {it: _divided(it, set(inside), block) for it in block.real_iters}
