@@ -23,7 +23,6 @@ from prune_engine.symbols.expr import (
     either,
     maximum,
     minimum,
-    negate,
     product,
     total,
     where,

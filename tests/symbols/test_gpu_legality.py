@@ -81,7 +81,7 @@ def test_buffers_from_outside_the_pipeline_keep_one_version() -> None:
     assert buffer_versions([0, 0, 3], [0, 1, 2], writers=[], readers=[2]) == 1
 
 
-# gemm:128x128x64 was refused with k split (1, 64, 1), (1, 2, 32) and (1, 1, 64), accepted with (2, 8, 4), (64, 1, 1).
+# gemm:128x128x64 was refused with k in (1, 64, 1), (1, 2, 32) and (1, 1, 64), accepted in (2, 8, 4), (64, 1, 1).
 @pytest.mark.parametrize(("extent", "ok"), [(1, 0), (2, 1), (64, 1)])
 def test_pipeline_loses_its_form_where_the_loop_does_nothing(extent: int, ok: int) -> None:
     assert number(pipeline_ok(extent)) == ok
