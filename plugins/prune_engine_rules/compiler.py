@@ -14,10 +14,10 @@ from prune_engine_rules.limits import keep_all
 
 
 class Refused(Rule):
-    """The compiler rejects the candidate under the limits of its *target*.
+    """The compiler rejects the candidate, by the limits of its *target*.
 
-    These are threads per block and their extents, shared and local memory, virtual threads and vector bytes
-    as the target gives them; the other rules of this plugin hold a candidate against the *profile*.
+    These are threads per block and their extents, shared memory and vector bytes as the target gives them,
+    and software pipelines it cannot build; the other rules hold a candidate against the *profile*.
     """
 
     name, kind, order = "rules.refused", RuleKind.LEGALITY, 10
@@ -29,7 +29,9 @@ class Refused(Rule):
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say that the target's limits are meant."""
         symbols.get("is_refused")  # evidence
-        return "the compiler refuses it: a limit of the target (threads, shared or local memory, vectors) is broken"
+        return (
+            "the compiler refuses it: threads, shared memory, vectors or a pipeline that its target does not allow"
+        )
 
 
 class Duplicate(Rule):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 
 import numpy as np
 
@@ -11,21 +10,22 @@ from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import DeviceKind, HardwareProfile
 from prune_engine.space import VariableKind
 from prune_engine.strategies import Rule
-from prune_engine.symbols.expr import Expr, as_expr, both, either, product
+from prune_engine.symbols.expr import Expr, as_expr, either, product
+from prune_engine.symbols.footprint import distinct_elements
 from prune_engine.symbols.loop_nest import LoopNest, Role, Statement
 from prune_engine.symbols.structure import nest_column
 from prune_engine.verdicts import BoolArray, RuleKind
 from prune_engine_rules.limits import keep_all
 
-#: Halos of overlapping windows make a producer run up to so often for each of its results in good schedules.
+#: Where windows overlap, a producer runs up to so often for each of its results in good schedules.
 _MAX_REPEATS = 2
 
 
 class ReductionLocation(Rule):
     """A producer is computed inside a reduction loop of its consumer, again and again.
 
-    Inside a loop that walks over the producer's own results that costs nothing; so only locations count where
-    it runs more than twice for each result.
+    Where the reduction walks over the producer's results that costs nothing, so only locations count where it
+    runs more than twice for each result because of the reduction.
     """
 
     name, kind, order = "rules.reduction-location", RuleKind.HEURISTIC, 50
@@ -40,42 +40,33 @@ class ReductionLocation(Rule):
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say what is repeated."""
         return (
-            "a producer is computed at a reduction loop of its consumer,"
-            f" more than {_MAX_REPEATS} times for each of its results"
+            "a producer is computed at a reduction loop of its consumer"
+            f" that makes it run more than {_MAX_REPEATS} times for each of its results"
         )
 
 
 def _is_repeated(nest: LoopNest) -> Expr:
-    """1 where a producer runs too often inside a reduction loop of a later statement."""
+    """1 where a producer runs too often inside the reduction loops of a later statement."""
     is_repeated = as_expr(0)
     for position, producer in enumerate(nest.statements):
-        if producer.role is not Role.COMPUTE:
-            continue
-        n_results = _results(nest, producer)
-        if n_results is None:
+        written = next((a for a in producer.accesses if a.is_write), None)
+        if producer.role is not Role.COMPUTE or written is None:
             continue
         n_shared = len(producer.loops)
         for consumer in nest.statements[position + 1 :]:
             n_shared = min(n_shared, consumer.n_shared_with_previous)
-            if not n_shared:
-                break
-            if consumer.role is Role.UPDATE:
-                steps = product(consumer.loops[number].extent for number in _reduction_loops(consumer, n_shared))
-                often = as_expr(_MAX_REPEATS * n_results).lt(producer.instances)
-                is_repeated = either(is_repeated, both(as_expr(1).lt(steps), often))
+            shared_steps = [number for number in _reduction_loops(consumer) if number < n_shared]
+            if consumer.role is Role.UPDATE and shared_steps:
+                # Spatial loops around it repeat it too, but that is another matter.
+                running = frozenset((*shared_steps, *range(n_shared, len(producer.loops))))
+                n_runs = product(producer.loops[number].extent for number in sorted(running))
+                n_results = distinct_elements(nest, producer, written, running)
+                is_repeated = either(is_repeated, (_MAX_REPEATS * n_results).lt(n_runs))
     return is_repeated
 
 
-def _results(nest: LoopNest, statement: Statement) -> int | None:
-    """Elements of the buffer that a statement writes."""
-    written = next((a.buffer for a in statement.accesses if a.is_write), None)
-    if written is None:
-        return None
-    return prod(nest.buffers[written].shape)
-
-
-def _reduction_loops(statement: Statement, n_shared: int) -> list[int]:
-    """Which of the outermost ``n_shared`` loops belong to reductions."""
+def _reduction_loops(statement: Statement) -> list[int]:
+    """The loops that belong to reductions."""
     numbers = {
         number
         for iterator in statement.iterators
@@ -83,4 +74,4 @@ def _reduction_loops(statement: Statement, n_shared: int) -> list[int]:
         for term in iterator.terms
         for number, _ in term.over
     }
-    return sorted(number for number in numbers if number < n_shared)
+    return sorted(numbers)

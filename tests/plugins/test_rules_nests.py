@@ -17,6 +17,7 @@ from prune_engine.symbols.expr import Expr, as_expr, ceildiv, part
 from prune_engine.symbols.loop_nest import (
     Access,
     Buffer,
+    Index,
     Iterator,
     Loop,
     LoopKind,
@@ -113,17 +114,20 @@ class TestThreadReduction:
         assert ThreadReduction().mask(batch(sketch), GPU).all()
 
 
-def padded(shared: int, repeats: int, *, role: Role = Role.COMPUTE, inner: int = 16) -> LoopNest:
-    """A producer of 64 results inside the outermost ``shared`` of i, k, j loops, ``repeats`` times too often."""
-    around = dict(list({"i": (4, LoopKind.SERIAL), "k": (8, LoopKind.SERIAL)}.items())[:shared])
-    outside = int(np.prod([e for e, _ in around.values()] or [1]))
-    loops = {**around, "p": (64 * repeats // outside, LoopKind.SERIAL)}
-    producer = statement(role, loops)
-    write = Access("padded", (), True)
-    producer = replace(producer, accesses=(write,))
-    consumer_loops = {"i": (4, LoopKind.SERIAL), "k": (8, LoopKind.SERIAL), "j": (inner, LoopKind.SERIAL)}
-    consumer = statement(Role.UPDATE, consumer_loops, "k", shared)
-    buffer = Buffer("padded", "global", "float32", 4, (8, 8), False, as_expr(64))
+def padded(shared: int, repeats: int, *, role: Role = Role.COMPUTE, follows: str = "i") -> LoopNest:
+    """A producer of 8 results inside the outermost ``shared`` of the consumer's loops i, k (``repeats``), j.
+
+    Which results also depends on the loops it ``follows``, so that the others repeat it.
+    """
+    around = {"i": (4, LoopKind.SERIAL), "k": (repeats, LoopKind.SERIAL)}
+    own = {**dict(list(around.items())[:shared]), "p": (8, LoopKind.SERIAL)}
+    producer = statement(role, own)
+    moving = [n for n, loop in enumerate(producer.loops) if loop.name in (*follows, "p")]
+    terms = tuple(plain_term(n, producer.loops[n], as_expr(1 if n == len(own) - 1 else 8)) for n in moving)
+    write = Access("padded", (Index(((0, 1),)),), True)
+    producer = replace(producer, iterators=(Iterator("x", as_expr(64), False, terms),), accesses=(write,))
+    consumer = statement(Role.UPDATE, {**around, "j": (16, LoopKind.SERIAL)}, "k", shared)
+    buffer = Buffer("padded", "global", "float32", 4, (64,), False, as_expr(64))
     return nest_of(producer, consumer, buffers={"padded": buffer})
 
 
@@ -141,9 +145,21 @@ def kept(*nests: LoopNest) -> list[bool]:
 
 
 class TestReductionLocation:
-    def test_repeated_in_a_reduction_loop_goes(self) -> None:
-        nests = [padded(2, 3), padded(2, 2), padded(2, 1), padded(1, 3), padded(0, 3)]
-        assert kept(*nests) == [False, True, True, True, True]
+    def test_repeated_for_the_reduction_goes(self) -> None:
+        assert kept(padded(2, 3), padded(2, 2), padded(2, 1)) == [False, True, True]
+
+    def test_outside_of_the_reduction_stays(self) -> None:
+        assert kept(padded(1, 3), padded(0, 3)) == [True, True]
+
+    def test_walking_over_its_results_is_no_repetition(self) -> None:
+        assert kept(padded(2, 8, follows="ik"), padded(2, 8, follows="k"), padded(2, 8, follows="")) == [
+            True,
+            True,
+            False,
+        ]
+
+    def test_what_spatial_loops_repeat_is_no_reductions_fault(self) -> None:
+        assert kept(padded(2, 2, follows=""), padded(1, 8, follows="")) == [True, True]
 
     def test_copies_are_no_producers(self) -> None:
         assert kept(padded(2, 3, role=Role.COPY)) == [True]
@@ -157,13 +173,6 @@ class TestReductionLocation:
         assert kept(nest_of(producer, further_out, consumer, buffers=nest.buffers)) == [True]
         apart = replace(between, n_shared_with_previous=0)
         assert kept(nest_of(producer, apart, consumer, buffers=nest.buffers)) == [True]
-
-    def test_a_reduction_loop_of_one_turn_is_none(self) -> None:
-        nest = padded(2, 3)
-        single = statement(
-            Role.UPDATE, {"i": (4, LoopKind.SERIAL), "k": (1, LoopKind.SERIAL), "j": (16, LoopKind.SERIAL)}, "k", 2
-        )
-        assert kept(nest_of(nest.statements[0], single, buffers=nest.buffers)) == [True]
 
     def test_another_device_or_an_opaque_sketch(self) -> None:
         candidates = located(padded(2, 3))
