@@ -124,11 +124,21 @@ def repeated_axes(statement: Statement) -> frozenset[int]:
 
 def possible_kinds(kind: Expr) -> set[LoopKind]:
     """The kinds that a loop may be of, as far as the expression's form tells."""
-    if kind.constant is not None:
-        return {LoopKind(kind.constant)}
-    if kind.op == "where":
-        return possible_kinds(kind.args[1]) | possible_kinds(kind.args[2])
-    return set(LoopKind)
+    found: set[LoopKind] = set()
+    seen: set[Expr] = set()
+    waiting = [kind]
+    while waiting:
+        one = waiting.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        if one.constant is not None:
+            found.add(LoopKind(one.constant))
+        elif one.op == "where":
+            waiting.extend(one.args[1:])
+        else:
+            return set(LoopKind)
+    return found
 
 
 def is_kind(loop: Loop, kinds: Collection[LoopKind]) -> Expr:

@@ -222,7 +222,7 @@ def _operation(op: str, arguments: list[int], target: int, mixed: bool, scratch:
 
 def _choose(condition: NDArray[np.bool_], then: Int64Array, otherwise: Int64Array, target: Int64Array) -> None:
     np.copyto(target, otherwise)
-    np.copyto(target, then, where=condition)
+    np.putmask(target, condition, then)  # half the time of a copy with a mask
 
 
 def _ceildiv(a: Int64Array, b: Int64Array, target: Int64Array) -> None:
