@@ -12,7 +12,6 @@ from typing import Any
 from prune_engine.errors import ModelImportError
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.onnx_files import check_readable
-from prune_engine.metaschedule.quiet import captured_stderr
 from prune_engine.metaschedule.workloads.kernel_model import Kernel
 
 #: Under which a TVMScript file runs; inspect finds its source by it.
@@ -75,13 +74,12 @@ def _run(path: Path) -> dict[str, Any]:
     # Nothing is to be written into the user's folder.
     wrote_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     try:
-        with captured_stderr() as captured:
-            spec.loader.exec_module(module)
+        spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:  # a user's program raises what it likes; the parser ends it
         raise ModelImportError(
             "the TVMScript program failed",
             who=_place(path, error),
-            got=f"{type(error).__name__}: {_first_line(error) or _first_text(captured.text)}",
+            got=f"{type(error).__name__}: {_first_line(error)}",
             remedy="Run it with Python to see all of its output.",
         ) from error
     finally:
@@ -173,7 +171,3 @@ def _place(path: Path, error: BaseException) -> str:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [""])[0][:300]
-
-
-def _first_text(text: str) -> str:
-    return next((line.strip()[:300] for line in text.splitlines() if "error" in line.lower()), "")

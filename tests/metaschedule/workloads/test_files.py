@@ -86,6 +86,13 @@ def test_what_tvm_prints_is_a_script(tvm: Any, write: Write, target: str) -> Non
     assert (read.task_id, read.name) == (task.task_id, "printed")
 
 
+def test_kernels_of_one_name_are_told_apart(write: Write, target: str) -> None:
+    text = kernel("C[vi] = A[vi]") + "module = tvm.IRModule({'kernel': kernel})\n"
+    model = load_model(write("k.py", text), target)
+    assert [t.name for t in model.outputs] == ["kernel.C", "kernel_2.C"]
+    assert [task.weight for task in model.tasks] == [2]
+
+
 def test_a_script_runs_as_an_import_does(write: Write, target: str) -> None:
     text = kernel("C[vi] = A[vi]") + "assert __name__ != '__main__'\n"
     assert len(load_tasks(write("k.py", text), target)) == 1
