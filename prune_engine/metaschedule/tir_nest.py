@@ -39,12 +39,16 @@ class TirBuffer:
 
 @dataclass(frozen=True, slots=True)
 class TirLoop:
-    """One loop. ``kind`` is serial, parallel, vectorized, unrolled or the thread axis it is bound to."""
+    """One loop. ``kind`` is serial, parallel, vectorized, unrolled or the thread axis it is bound to.
+
+    Names are not unique; ``node`` is TVM's For, which takes no part in comparisons.
+    """
 
     var: str
     extent: int
     kind: str
     annotations: dict[str, Any] = field(default_factory=dict)
+    node: Any = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +252,7 @@ def _loop(loop: Any) -> TirLoop:
         )
     number = int(loop.kind)
     kind = _KIND_NAMES[number] if number < len(_KIND_NAMES) else str(loop.thread_binding.thread_tag)
-    return TirLoop(name, extent, kind, _annotations(loop))
+    return TirLoop(name, extent, kind, _annotations(loop), loop)
 
 
 def _loops_in(statement: Any) -> tuple[TirLoop, ...]:

@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[Spoil, str]] = {
     "unroll": (lambda n: _first(n, unroll_steps=as_expr(3)), "unroll pragma of"),
     "index": (_other_index, "accesses of"),
     "width": (_other_width, "accesses of"),
-    "axis": (_other_axis, "axes of"),
+    "axis": (_other_axis, "axis "),
     "buffer": (_other_buffer, "buffers"),
     "statement": (lambda n: replace(n, statements=n.statements[1:]), "statements"),
     "order": (lambda n: replace(n, statements=(*n.statements[2:], *n.statements[:2])), "statements"),

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from kits.oracle import Realised
+from kits.touches import label, listed, matches, touched_by_block, touched_by_statement
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.errors import SpaceError
 from prune_engine.metaschedule.gpu_check import why_not
 from prune_engine.metaschedule.tir_lowered import compacted_buffers, pipelined_buffers
 from prune_engine.metaschedule.tir_nest import TirBlock, TirIter, TirNest, read_nest
@@ -30,13 +33,11 @@ KIND_NAMES = {
     LoopKind.THREAD_Z: "threadIdx.z",
 }
 _MERGED = ("parallel", "vectorized")  # TVM fuses neighbours of these kinds
+#: Points of the loops at which accesses are compared.
+_N_POINTS = 3
 _UNROLL = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
 
 Shape = list[tuple[int, str]]
-#: Coefficients by iterator and constant of an index (None: not affine), and how many elements from there.
-_Dimension = tuple[tuple[tuple[tuple[str, int], ...], int] | None, int | None]
-#: Buffer, whether it is written, and each dimension of an access.
-_Touch = tuple[str, bool, tuple[_Dimension, ...]]
 
 
 @dataclass(frozen=True)
@@ -118,33 +119,56 @@ def _statement_differences(
     steps = unroll_steps(block)
     if [steps] != predicted(statement.unroll_steps):
         yield Difference(f"unroll pragma of {block.name}", steps, predicted(statement.unroll_steps)[0])
-    axes = {axis.name: axis for axis in own_axes(nest, block)}
-    # Of a quotient of an axis, which an index may be made of, the prediction makes an iterator of its own.
-    own = [iterator for iterator in statement.iterators if iterator.name in axes or "//" not in iterator.name]
-    expected_axes = sorted((axis.extent, axis.kind == "R") for axis in axes.values() if axis.extent > 1)
-    extents = predicted(*(as_expr(iterator.extent) for iterator in own))
-    got_axes = sorted((e, i.is_reduction) for e, i in zip(extents, own, strict=True) if e > 1)
-    if expected_axes != got_axes:
-        yield Difference(f"axes of {block.name}", expected_axes, got_axes)
-    yield from _access_differences(block, statement)
+    # The prediction may hold more: iterators that an index is made of.
+    own = {iterator.name: iterator for iterator in statement.iterators}
+    for axis in own_axes(nest, block):
+        iterator = own.get(axis.name)
+        got_axis = None if iterator is None else (*predicted(as_expr(iterator.extent)), iterator.is_reduction)
+        if got_axis != (axis.extent, axis.kind == "R"):
+            yield Difference(f"axis {axis.name} of {block.name}", (axis.extent, axis.kind == "R"), got_axis)
+    if expected == got:
+        yield from _access_differences(nest, block, statement, predicted)
 
 
-def _access_differences(block: TirBlock, statement: Statement) -> Iterator[Difference]:
-    expected, got = set(_block_accesses(block)), set(_accesses(statement))
-    missing = [a for a in expected if not any(_matches(a, b) for b in got)]
-    surplus = [b for b in got if not any(_matches(a, b) for a in expected)]
-    if missing or surplus:
-        yield Difference(f"accesses of {block.name}", _listed(missing), _listed(surplus))
+def _access_differences(
+    nest: TirNest, block: TirBlock, statement: Statement, predicted: Prediction
+) -> Iterator[Difference]:
+    """Where the two touch other elements while the loops stand at the same point; a few points are tried."""
+    rng = np.random.default_rng(len(block.name))
+    extents = predicted(*(loop.extent for loop in statement.loops))
+    kinds = [KIND_NAMES[LoopKind(k)] for k in predicted(*(as_expr(loop.kind) for loop in statement.loops))]
+    shape = merged((loop.extent, loop.kind) for loop in block.loops)
+    for _ in range(_N_POINTS):
+        point = [int(rng.integers(extent)) for extent, _ in shape]
+        predicted_at = spread(point, list(zip(extents, kinds, strict=True)))
+        built_at = spread(point, [(loop.extent, loop.kind) for loop in block.loops])
+        expected = set(touched_by_block(nest, block, built_at))
+        got = set(touched_by_statement(statement, predicted_at, predicted))
+        missing = [a for a in expected if not any(matches(a, b) for b in got)]
+        surplus = [b for b in got if not any(matches(a, b) for a in expected)]
+        if missing or surplus:
+            yield Difference(
+                f"accesses of {block.name} at {point} of {shown(shape)}", listed(missing), listed(surplus)
+            )
+            return
 
 
 def _buffer_differences(built: Realised, predicted: Prediction, *, is_gpu: bool) -> Iterator[Difference]:
-    allocated = (
-        pipelined_buffers(built.checked or built.mod) if is_gpu else compacted_buffers(built.mod, is_gpu=False)
+    try:
+        allocated = pipelined_buffers(built.checked) if is_gpu else compacted_buffers(built.mod, is_gpu=False)
+    except SpaceError:
+        if built.is_legal:
+            raise
+        return  # it cannot be lowered, which is why it is refused
+    expected = sorted(
+        # Reductions across threads get places of their own when they are lowered.
+        (label(b.name), b.scope, b.dtype, b.n_elements)
+        for b in allocated
+        if not b.name.startswith(("cross_thread_", "in_thread_"))
     )
-    expected = sorted((_label(b.name), b.scope, b.dtype, b.n_elements) for b in allocated)
     own = [b for b in predicted.nest.buffers.values() if not b.is_argument]
     sizes = predicted(*(buffer.stored_elements for buffer in own))
-    got = sorted((_label(b.name), b.scope, b.dtype, size) for b, size in zip(own, sizes, strict=True))
+    got = sorted((label(b.name), b.scope, b.dtype, size) for b, size in zip(own, sizes, strict=True))
     if expected != got:
         yield Difference("buffers", [b for b in expected if b not in got], [b for b in got if b not in expected])
 
@@ -162,6 +186,22 @@ def merged(loops: Iterable[tuple[int, str]]) -> Shape:
     return found
 
 
+def spread(point: Sequence[int], loops: Shape) -> list[int]:
+    """The values of all loops where the merged ones have those of ``point``."""
+    values, remaining = [0] * len(loops), list(point)
+    significant = [number for number, (extent, _) in enumerate(loops) if extent > 1]
+    while significant:
+        kind = loops[significant[0]][1]
+        n_joined = 1
+        while kind in _MERGED and n_joined < len(significant) and loops[significant[n_joined]][1] == kind:
+            n_joined += 1
+        flat = remaining.pop(0)
+        for number in reversed(significant[:n_joined]):
+            flat, values[number] = divmod(flat, loops[number][0])
+        significant = significant[n_joined:]
+    return values
+
+
 def shown(loops: Shape) -> str:
     return " ".join(f"{extent}{'' if kind == 'serial' else ':' + kind}" for extent, kind in loops) or "(none)"
 
@@ -177,38 +217,3 @@ def own_axes(nest: TirNest, block: TirBlock) -> Iterator[TirIter]:
     if block.parent is not None:
         yield from own_axes(nest, nest.blocks[block.parent])
     yield from block.iters
-
-
-def _block_accesses(block: TirBlock) -> Iterator[_Touch]:
-    # A reduction with its init reads what it writes, though its signature does not say so.
-    reads = (*block.reads, *(block.writes if block.has_init else ()))
-    for accesses, is_write in ((reads, False), (block.writes, True)):
-        for access in accesses:
-            starts = (None if s is None else (s.coefficients, s.constant) for s in access.starts)
-            yield _label(access.buffer), is_write, tuple(zip(starts, access.extents, strict=True))
-
-
-def _accesses(statement: Statement) -> Iterator[_Touch]:
-    names = [iterator.name for iterator in statement.iterators]
-    for access in statement.accesses:
-        dimensions: list[_Dimension] = []
-        for index in access.indices:
-            named = tuple(sorted((names[i], c) for i, c in index.coefficients or () if c))
-            dimensions.append((None if index.coefficients is None else (named, index.offset), index.width))
-        yield _label(access.buffer), access.is_write, tuple(dimensions)
-
-
-def _matches(expected: _Touch, got: _Touch) -> bool:
-    """Whether an access is the predicted one; where TVM's index is not affine any prediction will do."""
-    if expected[:2] != got[:2] or len(expected[2]) != len(got[2]):
-        return False
-    return all(a[0] is None or a == b for a, b in zip(expected[2], got[2], strict=True))
-
-
-def _label(name: str) -> str:
-    """A buffer's name as TVM prints it: ``C.rf`` is shown as ``C_rf``."""
-    return name.replace(".", "_")
-
-
-def _listed(touches: Iterable[_Touch]) -> list[str]:
-    return sorted(f"{'write' if is_write else 'read'} {name}{list(where)}" for name, is_write, where in touches)
