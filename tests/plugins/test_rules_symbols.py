@@ -139,8 +139,8 @@ CASES = {
         VectorRegisters(),
         lambda value: make_profile(CPU, vector_registers=value, vector_bytes=64),
         32,
-        {"cpu_s1_vector_registers": 128, "vector_lanes": 16},
-        {"cpu_s1_vector_registers": 129, "vector_lanes": 16},
+        {"cpu_s1_vector_registers": 64, "vector_lanes": 16},
+        {"cpu_s1_vector_registers": 65, "vector_lanes": 16},
         "limits.vector_registers",
         elsewhere=(GPU,),
     ),
@@ -148,8 +148,8 @@ CASES = {
         VectorRegisters(),
         lambda value: make_profile(CPU, vector_registers=32, vector_bytes=value),
         32,
-        {"cpu_s1_vector_registers": 16, "vector_lanes": 64},
-        {"cpu_s1_vector_registers": 17, "vector_lanes": 64},
+        {"cpu_s1_vector_registers": 8, "vector_lanes": 64},
+        {"cpu_s1_vector_registers": 9, "vector_lanes": 64},
         "limits.vector_bytes",
         elsewhere=(GPU,),
     ),
@@ -167,10 +167,10 @@ CASES = {
         L2Residency(),
         cpu_level("l2"),
         1 << 20,
-        {"working_set_l2_bytes": 8 << 20},
-        {"working_set_l2_bytes": (8 << 20) + 1},
+        {"working_set_l2_bytes": 4 << 20},
+        {"working_set_l2_bytes": (4 << 20) + 1},
         "memory.l2.capacity_bytes",
-        shown=8 << 20,
+        shown=4 << 20,
         elsewhere=(GPU,),
     ),
     "code": Case(
@@ -317,7 +317,7 @@ def test_what_is_certain_is_legality_and_what_is_guessed_is_not() -> None:
 def test_float16_tiles_need_half_the_registers() -> None:
     task = replace(BIG, arg_dtypes=("float16",) * 3)
     profile = make_profile(CPU, vector_registers=32, vector_bytes=64)
-    columns = {"cpu_s1_vector_registers": [256], "vector_lanes": [16]}
+    columns = {"cpu_s1_vector_registers": [128], "vector_lanes": [16]}
     assert kept(VectorRegisters(), batch_of(task=task, **columns), profile) == [True]
     assert kept(VectorRegisters(), batch_of(task=BIG, **columns), profile) == [False]
 
