@@ -67,7 +67,10 @@ def write(tmp_path: Path) -> Write:
     return put
 
 
-def test_every_kernel_of_a_script_is_a_task(write: Write, tmp_path: Path, target: str) -> None:
+def test_every_kernel_of_a_script_is_a_task(
+    write: Write, tmp_path: Path, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
     write("beside.py", "N = 16")
     path = list(sys.path)
     model = load_model(write("my kernels.py", MODULE), target)
