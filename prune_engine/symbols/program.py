@@ -123,6 +123,8 @@ class _Compiler:
 
     def _output(self, expr: Expr, number: int) -> None:
         target = _Place("output", number)
+        for below in self._below(expr):
+            self._place(below)
         if len(expr.variables) <= 1 or expr in self._places or expr.op in CONDITIONS:
             source = self._place(expr)
             self._pending.append(lambda at, a=source, o=target: _copy(at(a), at(o)))  # type: ignore[misc]
@@ -131,6 +133,22 @@ class _Compiler:
         self._outputs[expr] = number
         self._compute(expr)
         self._used(expr)
+
+    def _below(self, expr: Expr) -> list[Expr]:
+        """What has to be computed first, in order; again without recursion."""
+        found: dict[Expr, None] = {}
+        stack = [(expr, False)]
+        while stack:
+            one, is_ready = stack.pop()
+            if one in self._places or one in found:
+                continue
+            if is_ready or len(one.variables) <= 1:
+                found[one] = None
+            else:
+                stack.append((one, True))
+                stack.extend((arg, False) for arg in reversed(one.args))
+        found.pop(expr, None)
+        return list(found)
 
     def _place(self, expr: Expr) -> _Place:
         """Where the column of an expression is, computed by the steps so far."""

@@ -1,0 +1,145 @@
+"""Programs give what expressions say, in any order, size and mixture of conditions and numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kits import nests
+from kits.brute import Runner
+
+from prune_engine.space import Sketch, Variable, VariableKind
+from prune_engine.symbols.evaluate import Evaluator, TableValues, evaluate
+from prune_engine.symbols.expr import (
+    Expr,
+    as_expr,
+    both,
+    ceildiv,
+    either,
+    maximum,
+    minimum,
+    negate,
+    part,
+    product,
+    total,
+    where,
+)
+from prune_engine.symbols.program import CHUNK_ROWS
+from prune_engine.symbols.structure import NestGroup, nest_columns
+
+
+def sketch_of_three() -> Sketch:
+    tables = [np.array(t, dtype=np.int32) for t in ([[1, 4], [2, 2], [4, 1]], [[3, 2], [1, 6]], [[1], [5], [7]])]
+    return Sketch(0, "three", tuple(Variable.of(f"v{n}", VariableKind.TILE, t) for n, t in enumerate(tables)))
+
+
+SKETCH = sketch_of_three()
+ALL_ROWS = np.stack([a.ravel() for a in np.indices((3, 2, 3))], axis=1).astype(np.int32)
+LEAVES = st.sampled_from([part(0, 0), part(0, 1), part(1, 0), part(1, 1), part(2, 0), *map(as_expr, (0, 1, 2, 6))])
+
+
+def positive(e: Expr) -> Expr:
+    return maximum(e, 1)
+
+
+def grow(inner: st.SearchStrategy[Expr]) -> st.SearchStrategy[Expr]:
+    pairs = st.tuples(inner, inner)
+    conditions = (
+        pairs.map(lambda p: p[0].lt(p[1])) | pairs.map(lambda p: p[0].le(p[1])) | pairs.map(lambda p: p[0].eq(p[1]))
+    )
+    conditions |= st.tuples(conditions, conditions).map(lambda p: both(*p))
+    conditions |= st.tuples(conditions, conditions).map(lambda p: either(*p))
+    conditions |= conditions.map(negate)
+    return st.one_of(
+        pairs.map(lambda p: p[0] + p[1]),
+        pairs.map(lambda p: p[0] - p[1]),
+        pairs.map(lambda p: p[0] * p[1]),
+        pairs.map(lambda p: p[0] // positive(p[1])),
+        pairs.map(lambda p: p[0] % positive(p[1])),
+        pairs.map(lambda p: ceildiv(p[0], positive(p[1]))),
+        pairs.map(lambda p: minimum(*p)),
+        pairs.map(lambda p: maximum(*p)),
+        pairs.map(product),
+        pairs.map(total),
+        conditions,
+        st.tuples(conditions | inner, inner, inner).map(lambda p: where(*p)),
+    )
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(exprs=st.lists(st.recursive(LEAVES, grow, max_leaves=12), min_size=1, max_size=5))
+def test_programs_agree_with_plain_integers(exprs: list[Expr]) -> None:
+    tables = TableValues(SKETCH)
+    columns = evaluate(exprs, tables, ALL_ROWS)
+    one_by_one = Evaluator(tables, ALL_ROWS)
+    for expr, column in zip(exprs, columns, strict=True):
+        nest = nests.Builder().nest()
+        true = [Runner(SKETCH, nest, row).value(expr) for row in ALL_ROWS.tolist()]
+        assert column.dtype == np.int64
+        assert column.tolist() == true
+        assert np.broadcast_to(one_by_one(expr), len(ALL_ROWS)).tolist() == true
+
+
+@pytest.mark.parametrize("n", [0, 1, CHUNK_ROWS - 1, CHUNK_ROWS, CHUNK_ROWS + 1, 3 * CHUNK_ROWS + 5])
+def test_chunks_fit_together(n: int) -> None:
+    rows = nests.random_rows(SKETCH, n)
+    exprs = [part(0, 0) * part(1, 0) + part(2, 0), (part(0, 0) * part(1, 0)).lt(part(2, 0)), as_expr(4), part(1, 1)]
+    first, less, four, plain = evaluate(exprs, TableValues(SKETCH), rows)
+    a, b, c = (SKETCH.variables[v].table[rows[:, v], 0] for v in range(3))
+    assert first.tolist() == (a * b + c).tolist()
+    assert less.tolist() == (a * b < c).astype(int).tolist()
+    assert four.tolist() == [4] * n
+    assert plain.tolist() == SKETCH.variables[1].table[rows[:, 1], 1].tolist()
+
+
+def test_what_lies_between_needs_no_room() -> None:
+    """Hundreds of columns on the way share a few buffers."""
+    a, b = part(0, 0), part(1, 0)
+    expr = a + b
+    for n in range(300):
+        expr = maximum(expr * a, expr * b + n) % 1009
+    program = TableValues(SKETCH).program([expr])
+    assert len(program._kinds) <= 6
+
+
+def test_divisions_that_come_out_even_are_done_on_the_form() -> None:
+    a, b, c = part(0, 0), part(1, 0), part(2, 0)
+    assert ceildiv(product([a, b, c]), b) is product([a, c])
+    assert (a * b * 12) // (b * 4) is a * 3
+    assert (a * b) % b is as_expr(0)
+    assert (a - 1) + 1 is a
+    assert (a * 6) // 4 is not a
+    parallel = where((a * b).le(8), 1, 0)
+    assert parallel.eq(1) is (a * b).le(8)
+
+
+class ByFirstPart:
+    """A source whose candidates fall into two structures."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.tables = TableValues(sketch)
+        self.nests = [nests.Builder().nest(is_refused=value) for value in (part(1, 0), part(2, 0))]
+
+    def groups(self, indices: np.ndarray) -> list[NestGroup]:  # type: ignore[type-arg]
+        return [
+            NestGroup(nest, np.flatnonzero((indices[:, 0] == 0) == first))
+            for nest, first in zip(self.nests, (True, False), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("n", [0, 7, CHUNK_ROWS + 9])
+def test_candidates_of_several_structures(n: int) -> None:
+    source = ByFirstPart(SKETCH)
+    batch = nests.batch_of(replace(SKETCH, nests=source), nests.random_rows(SKETCH, n))
+    rows = batch.indices
+    expected = np.where(
+        rows[:, 0] == 0, SKETCH.variables[1].table[rows[:, 1], 0], SKETCH.variables[2].table[rows[:, 2], 0]
+    )
+    formulas = {"refused": lambda nest: nest.is_refused, "twice": lambda nest: nest.is_refused * 2}
+    assert batch.symbol("is_refused").tolist() == expected.tolist()
+    columns = nest_columns(batch, formulas)
+    assert columns["refused"].tolist() == expected.tolist()
+    assert columns["twice"].tolist() == (2 * expected).tolist()
