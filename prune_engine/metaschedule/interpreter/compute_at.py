@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,
@@ -114,7 +115,8 @@ def _interval_box(block: BlockNode, access: AccessNode, loop: LoopNode, *, relax
 def box_of(access: AccessNode, varying: set[LoopNode]) -> list[Interval]:
     """What an access touches while the loops in ``varying`` run, per dimension."""
     return [
-        _interval(index, varying, size) for index, size in zip(access.indices, access.buffer.shape, strict=True)
+        _interval(index, varying, size)
+        for index, size in zip(physical(access), physical_shape(access.buffer), strict=True)
     ]
 
 
@@ -216,7 +218,8 @@ def _merge_domains(
     domains: dict[IterNode, Interval], access: AccessNode, needed: list[list[Interval]], block: BlockNode
 ) -> None:
     """Domains of block variables from what is needed of one buffer that they index."""
-    for dimension, index in enumerate(access.indices):
+    sizes = physical_shape(access.buffer)
+    for dimension, index in enumerate(physical(access)):
         interval = union([box[dimension] for box in needed])
         if index.coefficients is None:
             continue
@@ -230,7 +233,7 @@ def _merge_domains(
             if coefficient < 0:
                 raise NotInterpretedError(f"block {block.name!r} is provided backwards")
             raise NotInterpretedError(f"block {block.name!r} provides a buffer with a stride")
-        is_inside = interval.is_inside and it.extent is as_expr(access.buffer.shape[dimension]) and not index.offset
+        is_inside = interval.is_inside and it.extent is sizes[dimension] and not index.offset
         moved = Interval(interval.base, interval.low - index.offset, interval.extent, is_inside)
         domains[it] = union([domains[it], moved]) if it in domains else moved
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from prune_engine.metaschedule.interpreter.compute_at import Interval, box_of, union, varying_loops
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, refusals, versions_of
+from prune_engine.metaschedule.interpreter.layouts import physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
 from prune_engine.metaschedule.interpreter.tensorize import init_tile, tile_of
 from prune_engine.metaschedule.interpreter.tree import (
@@ -177,6 +178,9 @@ def _term(term: TermNode, numbers: dict[LoopNode, int], loops: list[Loop]) -> Te
     source = term.plain_loop
     if source is not None:
         return Term(term.stride, over, term.divisor, loops[numbers[source]].extent)
+    first = term.over[0]
+    if len(over) == 1 and term.divisor.constant == 1 and term.modulus is first.modulus:
+        return Term(term.stride, over, first.divisor, first.modulus)
     if all(d.is_whole for d in term.over):
         return Term(term.stride, over, term.divisor, term.modulus)
     return Term(term.stride, over, term.divisor, term.modulus, tuple((d.divisor, d.modulus) for d in term.over))
@@ -222,7 +226,7 @@ def stored_elements(tree: Tree, buffer: BufferNode) -> Expr:
         for access in (*block.reads, *block.writes)
         if access.buffer is buffer
     ]
-    shape = [as_expr(size) for size in buffer.shape]
+    shape = physical_shape(buffer)
     if not uses:
         return product(shape)
     loop = _common_loop([block for block, _ in uses])

@@ -10,6 +10,12 @@ from typing import Any, Final
 from prune_engine.errors import SpaceError
 from prune_engine.metaschedule.interpreter import inlining
 from prune_engine.metaschedule.interpreter.compute_at import compute_at
+from prune_engine.metaschedule.interpreter.layouts import (
+    read_index_map,
+    reindex,
+    transform_block_layout,
+    transform_layout,
+)
 from prune_engine.metaschedule.interpreter.locations import INLINE, ROOT, effective, locations
 from prune_engine.metaschedule.interpreter.stages import cache_read, cache_write, rfactor
 from prune_engine.metaschedule.interpreter.tensorize import blockize
@@ -42,6 +48,8 @@ THREAD_AXES: Final[Mapping[str, LoopKind]] = {
 }
 #: A sampled location: the loop, or one of these.
 _AT_ROOT, _INLINED = "root", "inline"
+#: TVM's BufferIndexType of a buffer that is written.
+_WRITE = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,35 +72,44 @@ class Instruction:
 def read_trace(trace: Any) -> list[Instruction]:
     """A trace's instructions up to the post-processors'."""
     found: list[Instruction] = []
-    known: set[int] = set()
+    known: dict[int, Variable] = {}
     for inst in trace.insts:
         kind = str(inst.kind.name)
         if kind == "EnterPostproc":
             break
         inputs = tuple(_input(x, known) for x in inst.inputs)
         outputs = tuple(_key(x) for x in inst.outputs)
-        known.update(outputs)
-        found.append(Instruction(kind, inputs, tuple(_attribute(a) for a in inst.attrs), outputs))
+        attrs = tuple(_attribute(a, known) for a in inst.attrs)
+        known.update((key, Variable(key)) for key in outputs)
+        found.append(Instruction(kind, inputs, attrs, outputs))
     return found
 
 
-def _input(item: Any, known: set[int]) -> Any:
+def _input(item: Any, known: dict[int, Variable]) -> Any:
     if item is None or isinstance(item, (int, float)):
         return item
     if isinstance(item, str):
         return str(item)
     if _key(item) in known:
-        return Variable(_key(item))
+        return known[_key(item)]
+    if _is_index_map(item):
+        return read_index_map(item, known)
     if hasattr(item, "__iter__"):
         return [_input(x, known) for x in item]
     return plain_value(item)
 
 
-def _attribute(item: Any) -> Any:
+def _attribute(item: Any, known: dict[int, Variable]) -> Any:
+    if _is_index_map(item):
+        return read_index_map(item, known)
     try:
         return plain_value(item)
-    except SpaceError:  # an index map: who needs it reads it itself
+    except SpaceError:  # who needs it reads it itself
         return item
+
+
+def _is_index_map(item: Any) -> bool:
+    return type(item).__name__ == "IndexMap"
 
 
 class LocationNeededError(Exception):
@@ -273,6 +290,17 @@ class TraceRunner:
             raise NotInterpretedError("blocks are made into one block")
         return [blockize(self.tree, inputs[0])]
 
+    def _reindex(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
+        return [reindex(self.tree, inputs[0], int(inst.attrs[0]), is_write=int(inst.attrs[1]) == _WRITE)]
+
+    def _transform_layout(self, inst: Instruction, inputs: list[Any]) -> None:
+        block, index_map = inputs
+        number, is_write = int(inst.attrs[0]), int(inst.attrs[1]) == _WRITE
+        transform_layout(self.tree, (block.writes if is_write else block.reads)[number].buffer, index_map)
+
+    def _transform_block_layout(self, inst: Instruction, inputs: list[Any]) -> None:
+        transform_block_layout(self.tree, inputs[0], self._value(inst.attrs[0]))
+
     def _set_scope(self, inst: Instruction, inputs: list[Any]) -> None:
         buffer = inputs[0].writes[int(inst.attrs[0])].buffer
         buffer.scope = str(inst.attrs[1])
@@ -399,6 +427,9 @@ _HANDLERS: Final[Mapping[str, _Handler]] = {
     "ReverseComputeInline": TraceRunner._reverse_compute_inline,
     "RFactor": TraceRunner._rfactor,
     "Blockize": TraceRunner._blockize,
+    "ReIndex": TraceRunner._reindex,
+    "TransformLayout": TraceRunner._transform_layout,
+    "TransformBlockLayout": TraceRunner._transform_block_layout,
     "SetScope": TraceRunner._set_scope,
     "StorageAlign": TraceRunner._storage_align,
     "Annotate": TraceRunner._annotate,

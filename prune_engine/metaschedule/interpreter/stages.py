@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from prune_engine.metaschedule.interpreter.layouts import chained, logical, physical_shape
 from prune_engine.metaschedule.interpreter.tensorize import redirect
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
@@ -19,7 +20,6 @@ from prune_engine.metaschedule.interpreter.tree import (
     plain,
     whole,
 )
-from prune_engine.symbols.expr import as_expr
 
 
 def cache_write(tree: Tree, block: BlockNode, number: int, scope: str) -> BlockNode:
@@ -157,34 +157,32 @@ def _with(index: IndexNode, kept: dict[IterNode, IterNode]) -> IndexNode:
 
 def _cached(tree: Tree, buffer: BufferNode, scope: str) -> BufferNode:
     name = f"{buffer.name}_{scope}"
-    made = BufferNode(name, scope, buffer.dtype, buffer.item_bytes, buffer.shape, is_argument=False)
+    made = BufferNode(
+        name, scope, buffer.dtype, buffer.item_bytes, buffer.shape, is_argument=False, layout=buffer.layout
+    )
     tree.buffers.append(made)
     return made
 
 
 def _copy(tree: Tree, source: BufferNode, target: BufferNode, name: str) -> tuple[BlockNode, Node]:
     """A block that copies a whole buffer, in its own loops."""
-    loops = [LoopNode(f"ax{k}", as_expr(size)) for k, size in enumerate(source.shape)]
-    iters = [
-        IterNode(f"v{k}", as_expr(size), False, [plain(loop)])
-        for k, (size, loop) in enumerate(zip(source.shape, loops, strict=True))
-    ]
-    indices = tuple(IndexNode(((it, 1),)) for it in iters)
+    loops = [LoopNode(f"ax{k}", size) for k, size in enumerate(physical_shape(source))]
+    iters = [IterNode(f"v{k}", loop.extent, False, [plain(loop)]) for k, loop in enumerate(loops)]
+    indices, laid_out = tuple(IndexNode(((it, 1),)) for it in iters), None
+    if source.layout is not None:
+        own = logical(source, iters)
+        iters = [*iters, *own]
+        indices, laid_out = tuple(IndexNode(((it, 1),)) for it in own), indices
     block = BlockNode(
         tree.unique_name(name),
         iters,
-        [AccessNode(source, indices)],
-        [AccessNode(target, indices)],
+        [AccessNode(source, indices, physical=laid_out)],
+        [AccessNode(target, indices, physical=laid_out)],
         False,
         0,
         is_copy=True,
     )
-    nest: Node = block
-    for loop in reversed(loops):
-        loop.children.append(nest)
-        nest.parent = loop
-        nest = loop
-    return block, nest
+    return block, chained(loops, block)
 
 
 def _top(block: BlockNode) -> Node:

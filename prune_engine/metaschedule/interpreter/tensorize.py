@@ -140,11 +140,11 @@ def _divided(it: IterNode, inside: set[LoopNode], block: BlockNode) -> _Parts:
     inner_terms = [t for t in it.terms if t not in outer_terms]
     loops = [t.plain_loop for t in inner_terms]
     size = product(loop.extent for loop in loops if loop is not None).constant
-    if None in loops or size is None or it.extent.constant is None or it.extent.constant % size:
+    if None in loops or size is None or (it.extent % size).constant != 0:
         raise NotInterpretedError(f"block {block.name!r}: a tile along {it.name} of a size that is not fixed")
     if any((t.stride % size).constant != 0 for t in outer_terms) or (it.offset % size).constant != 0:
         raise NotInterpretedError(f"block {block.name!r}: tiles along {it.name} that overlap")
-    outer = IterNode(f"{it.name}_o", as_expr(it.extent.constant // size), it.is_reduction, offset=it.offset // size)
+    outer = IterNode(f"{it.name}_o", it.extent // size, it.is_reduction, offset=it.offset // size)
     outer.terms = [TermNode(t.stride // size, t.over, t.divisor, t.modulus) for t in outer_terms]
     outer.stays_inside = it.stays_inside
     if size == 1:
@@ -171,8 +171,11 @@ class _Accesses:
 
     def _divided(self, access: AccessNode) -> tuple[AccessNode, AccessNode]:
         pairs = [self._index(index) for index in access.indices]
+        physical = None
+        if access.physical is not None:
+            physical = tuple(self._index(index)[0] for index in access.physical)
         return (
-            AccessNode(access.buffer, tuple(outer for outer, _ in pairs), access.count),
+            AccessNode(access.buffer, tuple(outer for outer, _ in pairs), access.count, physical),
             AccessNode(access.buffer, tuple(inner for _, inner in pairs), access.count),
         )
 

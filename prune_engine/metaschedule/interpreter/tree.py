@@ -107,6 +107,15 @@ class IndexNode:
     width: int = 1
 
 
+@dataclass(frozen=True)
+class LayoutDimension:
+    """A dimension of a buffer cut into tiles: ``index[source] // divisor % modulus``."""
+
+    source: int
+    divisor: Expr
+    modulus: Expr
+
+
 @dataclass(eq=False)
 class BufferNode:
     """A tensor."""
@@ -119,15 +128,21 @@ class BufferNode:
     is_argument: bool
     #: (dimension, factor, offset) of a storage_align, which pads the stride of that dimension.
     alignment: tuple[int, int, int] | None = None
+    #: How its dimensions are cut into those that it has in memory.
+    layout: tuple[LayoutDimension, ...] | None = None
 
 
 @dataclass(frozen=True)
 class AccessNode:
-    """A region of a buffer that a block reads or writes. ``count`` is how often its body loads it."""
+    """A region of a buffer that a block reads or writes. ``count`` is how often its body loads it.
+
+    ``physical`` are the indices of a buffer with a layout, where the block has variables of their own for them.
+    """
 
     buffer: BufferNode
     indices: tuple[IndexNode, ...]
     count: int = 1
+    physical: tuple[IndexNode, ...] | None = None
 
 
 @dataclass(eq=False)
