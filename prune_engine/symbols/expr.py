@@ -7,6 +7,7 @@ hundred rows) and gathered; only what joins variables costs an operation per can
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Union
@@ -102,7 +103,9 @@ class Expr:
 
 def as_expr(value: ExprLike) -> Expr:
     """A number as an expression; an expression as itself."""
-    return value if isinstance(value, Expr) else Expr("const", (), (int(value),))
+    if isinstance(value, Expr):
+        return value
+    return _SMALL.get(value) or Expr("const", (), (int(value),))
 
 
 def part(variable: int, number: int) -> Expr:
@@ -222,7 +225,7 @@ _COMMUTES: Final = frozenset({"add", "mul", "and", "or", "min", "max", "eq"})
 def _fold(op: str, a: Expr, b: Expr) -> Expr:
     """An operation on two expressions, with what is known at once worked out."""
     if a.constant is not None and b.constant is not None:
-        return as_expr(int(OPERATIONS[op](np.int64(a.constant), np.int64(b.constant))))
+        return as_expr(_ON_NUMBERS[op](a.constant, b.constant))
     if op in _COMMUTES and a.constant is not None:
         a, b = b, a  # constants to the right
     if op in _NEUTRAL and b.constant == _NEUTRAL[op]:
@@ -281,3 +284,7 @@ def _divided(a: Expr, b: Expr) -> Expr | None:
         else:
             return None
     return product([*left, number])
+
+
+#: Numbers met all the time, kept alive.
+_SMALL: Final = {number: Expr("const", (), (number,)) for number in range(-2, 1025)}

@@ -38,6 +38,7 @@ def locations(tree: Tree, block: BlockNode) -> dict[int, Expr]:
         found[INLINE] = as_expr(1)
     found[ROOT] = as_expr(1)
     loops = candidate_loops(tree, block)
+    order = tree.blocks()
     parallel = [is_data_parallel(loop) for loop in loops]
     may_go_on, has_reduction = as_expr(1), as_expr(0)
     for number, loop in enumerate(loops):
@@ -51,7 +52,7 @@ def locations(tree: Tree, block: BlockNode) -> dict[int, Expr]:
         may_go_on = where(runs, both(may_go_on, may_stand), may_go_on)
         has_reduction = where(both(runs, negate(parallel[number])), 1, has_reduction)
         exists = both(runs, may_go_on)
-        if exists.constant != 0 and _can_stand(tree, block, loop):
+        if exists.constant != 0 and _can_stand(tree, order, block, loop):
             found[number] = exists
     return found
 
@@ -82,10 +83,9 @@ def can_inline(block: BlockNode) -> bool:
     return len(set(used)) == len(used)
 
 
-def _can_stand(tree: Tree, block: BlockNode, loop: LoopNode) -> bool:
+def _can_stand(tree: Tree, order: list[BlockNode], block: BlockNode, loop: LoopNode) -> bool:
     """Whether everything that the block reads is computed before its consumers under the loop."""
     consumers = [b for b in tree.consumers(block) if loop in loops_of(b)]
-    order = tree.blocks()
     first = min(order.index(b) for b in consumers)
     if block.writes and any(access.buffer.is_argument for access in block.writes):
         return False

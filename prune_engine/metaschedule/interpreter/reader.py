@@ -20,7 +20,7 @@ from prune_engine.space import Sketch, Subject
 from prune_engine.symbols.evaluate import TableValues
 
 #: Structures tried to find the positions that a compute location can take.
-_MAX_STRUCTURES = 40
+_MAX_STRUCTURES = 24
 
 
 class KernelReader:
