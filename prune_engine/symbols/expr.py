@@ -205,6 +205,22 @@ OPERATIONS: Final[Mapping[str, Callable[..., Int64Array]]] = {
     "or": np.maximum,
     "where": _select,
 }
+#: The same on Python's numbers, for what is known when an expression is made.
+_ON_NUMBERS: Final[Mapping[str, Callable[[int, int], int]]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "mod": operator.mod,
+    "ceildiv": lambda a, b: -(-a // b),
+    "min": min,
+    "max": max,
+    "eq": lambda a, b: int(a == b),
+    "lt": lambda a, b: int(a < b),
+    "le": lambda a, b: int(a <= b),
+    "and": operator.mul,
+    "or": max,
+}
 _SYMBOLS: Final = {
     "add": "+",
     "sub": "-",
