@@ -8,11 +8,13 @@ not come out even, it is an upper bound.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from prune_engine.symbols.expr import Expr, as_expr, ceildiv, either, factors, minimum, product, total, where
 from prune_engine.symbols.loop_nest import Access, Buffer, Index, LoopNest, Statement, Term
+from prune_engine.symbols.loop_nest import Iterator as NestIterator
 
 #: Numbers of the loops that run.
 Loops = Collection[int]
@@ -47,8 +49,11 @@ def regions(nest: LoopNest, statement: Statement, running: Loops) -> tuple[Regio
     found = []
     for name, accesses in _by_buffer(statement.accesses):
         buffer = nest.buffers[name]
-        boxes = [product(_box(statement, alike, buffer, running)) for alike in _alike(accesses)]
-        elements = boxes[0] if len(boxes) == 1 else minimum(total(boxes), _size(buffer))
+        elements = remembered(
+            nest,
+            f"box of {name} in {_place_of(nest, statement)} over {_listed(running)}",
+            partial(_elements, nest, statement, accesses, buffer, running),
+        )
         found.append(
             Region(buffer, elements, any(not a.is_write for a in accesses), any(a.is_write for a in accesses))
         )
@@ -63,7 +68,7 @@ def footprint_bytes(nest: LoopNest, statement: Statement, depth: int) -> Expr:
 def distinct_elements(nest: LoopNest, statement: Statement, access: Access, running: Loops) -> Expr:
     """How many different elements an access reaches: as its box, but without the gaps that strides leave."""
     return product(
-        as_expr(size) if index.coefficients is None else minimum(_distinct(statement, index, running), size)
+        as_expr(size) if index.coefficients is None else minimum(_distinct(nest, statement, index, running), size)
         for index, size in zip(access.indices, nest.buffers[access.buffer].shape, strict=True)
     )
 
@@ -77,7 +82,9 @@ def contiguous_elements(nest: LoopNest, statement: Statement, access: Access, ru
     run = as_expr(1)
     is_whole = as_expr(1)
     for index, size in zip(reversed(access.indices), reversed(shape), strict=True):
-        length = minimum(_unbroken(statement, index, running), size) if index.coefficients is not None else size
+        length = (
+            minimum(_unbroken(nest, statement, index, running), size) if index.coefficients is not None else size
+        )
         run = run * where(is_whole, length, 1)
         is_whole = is_whole * as_expr(length).eq(size)
         if is_whole.constant == 0:
@@ -85,17 +92,28 @@ def contiguous_elements(nest: LoopNest, statement: Statement, access: Access, ru
     return run
 
 
-def span(statement: Statement, iterator: int, running: Loops) -> Expr:
+def span(nest: LoopNest, statement: Statement, iterator: int, running: Loops) -> Expr:
     """How far an iterator goes while the loops ``running`` run: its last value less its first, plus 1."""
     it = statement.iterators[iterator]
-    steps = total(term.stride * (_digits(statement, term, running) - 1) for term in it.terms)
-    return minimum(steps + 1, it.extent)
+    own = _own_loops(it, running)
+    return remembered(
+        nest,
+        f"span of {iterator} in {_place_of(nest, statement)} over {_listed(own)}",
+        lambda: minimum(
+            total(term.stride * (_digits(statement, term, own) - 1) for term in it.terms) + 1, it.extent
+        ),
+    )
 
 
-def values(statement: Statement, iterator: int, running: Loops) -> Expr:
+def values(nest: LoopNest, statement: Statement, iterator: int, running: Loops) -> Expr:
     """How many different values an iterator takes while the loops ``running`` run (at most)."""
     it = statement.iterators[iterator]
-    return minimum(product(_digit_values(statement, term, running) for term in it.terms), it.extent)
+    own = _own_loops(it, running)
+    return remembered(
+        nest,
+        f"values of {iterator} in {_place_of(nest, statement)} over {_listed(own)}",
+        lambda: minimum(product(_digit_values(statement, term, own) for term in it.terms), it.extent),
+    )
 
 
 def indexing_loops(statement: Statement, access: Access) -> frozenset[int]:
@@ -115,6 +133,30 @@ def indexing_loops(statement: Statement, access: Access) -> frozenset[int]:
     )
 
 
+def remembered(nest: LoopNest, key: str, make: Callable[[], Expr]) -> Expr:
+    """An expression over a nest, made once. Formulas ask for the same regions again and again."""
+    if key not in nest.formulas:
+        nest.formulas[key] = make()
+    return nest.formulas[key]
+
+
+def _place_of(nest: LoopNest, statement: Statement) -> int:
+    return next(n for n, known in enumerate(nest.statements) if known is statement)
+
+
+def _listed(loops: Loops) -> str:
+    return ",".join(map(str, sorted(loops)))
+
+
+def _own_loops(iterator: NestIterator, running: Loops) -> Loops:
+    return frozenset(loop for term in iterator.terms for loop, _ in term.over if loop in running)
+
+
+def _elements(nest: LoopNest, statement: Statement, accesses: list[Access], buffer: Buffer, running: Loops) -> Expr:
+    boxes = [product(_box(nest, statement, alike, buffer, running)) for alike in _alike(accesses)]
+    return boxes[0] if len(boxes) == 1 else minimum(total(boxes), _size(buffer))
+
+
 def _by_buffer(accesses: Iterable[Access]) -> Iterator[tuple[str, list[Access]]]:
     grouped: dict[str, list[Access]] = {}
     for access in accesses:
@@ -130,7 +172,9 @@ def _alike(accesses: Iterable[Access]) -> Iterable[list[Access]]:
     return grouped.values()
 
 
-def _box(statement: Statement, alike: list[Access], buffer: Buffer, running: Loops) -> Iterator[Expr]:
+def _box(
+    nest: LoopNest, statement: Statement, alike: list[Access], buffer: Buffer, running: Loops
+) -> Iterator[Expr]:
     for dimension, size in enumerate(buffer.shape):
         indices = [access.indices[dimension] for access in alike]
         if indices[0].coefficients is None:
@@ -138,7 +182,7 @@ def _box(statement: Statement, alike: list[Access], buffer: Buffer, running: Loo
             continue
         first = min(index.offset for index in indices)
         width = max(index.offset + index.width for index in indices) - first
-        yield minimum(_hull(statement, Index(indices[0].coefficients, 0, width), running), size)
+        yield minimum(_hull(nest, statement, Index(indices[0].coefficients, 0, width), running), size)
 
 
 def _size(buffer: Buffer) -> int:
@@ -148,30 +192,33 @@ def _size(buffer: Buffer) -> int:
     return size
 
 
-def _hull(statement: Statement, index: Index, running: Loops) -> Expr:
+def _hull(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:
     assert index.coefficients is not None
-    return total(abs(c) * (span(statement, number, running) - 1) for number, c in index.coefficients) + index.width
+    return (
+        total(abs(c) * (span(nest, statement, number, running) - 1) for number, c in index.coefficients)
+        + index.width
+    )
 
 
-def _distinct(statement: Statement, index: Index, running: Loops) -> Expr:
+def _distinct(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:
     assert index.coefficients is not None
-    combinations = product(values(statement, number, running) for number, c in index.coefficients if c)
-    return minimum(combinations * index.width, _hull(statement, index, running))
+    combinations = product(values(nest, statement, number, running) for number, c in index.coefficients if c)
+    return minimum(combinations * index.width, _hull(nest, statement, index, running))
 
 
-def _unbroken(statement: Statement, index: Index, running: Loops) -> Expr:
+def _unbroken(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:
     """Length of the runs in one dimension: the hull if there are values enough to fill it, else one run of it."""
     assert index.coefficients is not None
-    hull = _hull(statement, index, running)
+    hull = _hull(nest, statement, index, running)
     if all(abs(c) <= index.width and _is_dense(statement, number, running) for number, c in index.coefficients):
         return hull
     filled = [number for number, c in index.coefficients if abs(c) == 1 and _is_dense(statement, number, running)]
-    run = total(span(statement, number, running) - 1 for number in filled) + index.width
+    run = total(span(nest, statement, number, running) - 1 for number in filled) + index.width
     # A stride of c is bridged by runs of at least c.
     reach, fits = run, as_expr(1)
     for number, c in index.coefficients:
         if number not in filled:
-            steps = span(statement, number, running)
+            steps = span(nest, statement, number, running)
             gapless = abs(c) if _is_dense(statement, number, running) else hull
             fits = fits * either(steps.eq(1), as_expr(gapless).le(reach))
             reach = reach + abs(c) * (steps - 1)

@@ -6,6 +6,8 @@ loops outside, except on those of the loops right outside that do not move the b
 
 from __future__ import annotations
 
+from functools import partial
+
 from prune_engine.symbols.bands import (
     OUTER_KINDS,
     in_chunk,
@@ -15,7 +17,7 @@ from prune_engine.symbols.bands import (
     together_at,
 )
 from prune_engine.symbols.expr import Expr, as_expr, maximum, product, total, where
-from prune_engine.symbols.footprint import Region, indexing_loops, loops_from, regions
+from prune_engine.symbols.footprint import Region, indexing_loops, loops_from, regions, remembered
 from prune_engine.symbols.loop_nest import LoopNest, Statement
 
 
@@ -45,6 +47,10 @@ def working_set_bytes(nest: LoopNest, number: int, depth: int) -> Expr:
 
     All statements in those loops count. A buffer that several of them touch counts once, with the largest region.
     """
+    return remembered(nest, f"working set of {number} at {depth}", partial(_working_set_bytes, nest, number, depth))
+
+
+def _working_set_bytes(nest: LoopNest, number: int, depth: int) -> Expr:
     found: dict[str, Expr] = {}
     for other in together_at(nest, number, depth):
         statement = nest.statements[other]
@@ -135,7 +141,8 @@ def chunk_traffic_bytes(nest: LoopNest, statement: Statement, buffer: str) -> Ex
         region = next(r for r in regions(nest, statement, loops_from(statement, depth)) if r.buffer.name == buffer)
         return region.bytes * turns(statement, buffer, depth)
 
-    return in_chunk(statement, at)
+    number = next(n for n, known in enumerate(nest.statements) if known is statement)
+    return remembered(nest, f"chunk traffic of {buffer} in {number}", lambda: in_chunk(statement, at))
 
 
 def _moved(nest: LoopNest, statement: Statement, depth: int) -> list[tuple[Region, Expr]]:
