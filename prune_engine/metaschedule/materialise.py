@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -101,7 +102,8 @@ class Materialiser:
         plain = None
         try:
             if reader is not None:
-                plain = traces.sketch_of(index, trace, self._task.mod, known, reader.locations(trace))
+                locate = partial(reader.locations, trace)
+                plain = traces.sketch_of(index, trace, self._task.mod, known, locate)
                 sketch = reader.interpreted(plain, trace)
                 reason = self._contradiction(sketch)
                 if not reason:

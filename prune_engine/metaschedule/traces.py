@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,15 +41,15 @@ def sketch_of(
     trace: Any,
     mod: Any,
     known: LocationTables | None = None,
-    locations: Mapping[int, list[int]] | None = None,
+    locate: Callable[[], Mapping[int, list[int]]] | None = None,
 ) -> Sketch:
     """Read a trace of ``mod``'s design space. Raises SpaceError for a sampling instruction we do not know.
 
-    ``locations`` are the positions of each location variable, where the interpreter could tell. Without, the
-    compiler is asked, and ``known`` carries its answers from one sketch of a task to the next (0.2 s for a
-    convolution).
+    ``locate`` finds the positions of each location variable, where the interpreter can tell. Without, the
+    compiler is asked. ``known`` carries the answers from one sketch of a task to the next.
     """
     known = {} if known is None else known
+    located: Mapping[int, list[int]] | None = None
     variables: list[Variable] = []
     makers = _makers(trace)
     for position, inst in enumerate(trace.insts):
@@ -63,11 +63,11 @@ def sketch_of(
             values = [[int(v)] for v in inst.attrs[0]]
             probs = [float(p) for p in inst.attrs[1]]
             variables.append(Variable.of(name, VariableKind.CATEGORICAL, np.array(values), probs))
-        elif kind == _LOCATION and locations is not None and len(variables) in locations:
-            positions = locations[len(variables)]
-            variables.append(Variable.of(name, VariableKind.LOCATION, np.array(positions)[:, None]))
         elif kind == _LOCATION:
             structure = _loop_structure(trace, position, makers)
+            if structure not in known and locate is not None:
+                located = locate() if located is None else located
+                known[structure] = located.get(len(variables), [])
             positions = known[structure] = known.get(structure) or _locations(mod, trace, position, makers)
             variables.append(Variable.of(name, VariableKind.LOCATION, np.array(positions)[:, None]))
         else:
