@@ -13,7 +13,6 @@ from prune_engine.metaschedule.interpreter.instructions import (
     TraceRunner,
     read_trace,
 )
-from prune_engine.metaschedule.interpreter.locations import ROOT
 from prune_engine.metaschedule.interpreter.reading import read_tree
 from prune_engine.metaschedule.interpreter.source import InterpretedSketch, TargetFacts
 from prune_engine.space import Sketch, Subject
@@ -41,15 +40,16 @@ class KernelReader:
         waiting: list[tuple[int, ...]] = [()] if n_locations else []
         n_tried = 0
         while waiting and n_tried < _MAX_STRUCTURES:
-            taken = waiting.pop(0)
+            taken = waiting.pop()
             n_tried += 1
             try:
                 self._run(instructions, taken)
             except LocationNeededError as needed:
                 found.setdefault(needed.variable, set()).update(needed.options)
                 if len(taken) + 1 < n_locations:
-                    # The deepest first: they leave the most to the next.
-                    waiting.extend((*taken, p) for p in sorted(needed.options, key=lambda p: (p != ROOT, -p)))
+                    # What the others may do depends little on which of many loops it is: some are enough, and
+                    # the way down goes first.
+                    waiting.extend((*taken, p) for p in _some(needed.options))
         return {variable: sorted(positions) for variable, positions in found.items()}
 
     def interpreted(self, sketch: Sketch, trace: Any) -> Sketch:
@@ -70,3 +70,12 @@ class KernelReader:
         with contextlib.suppress(LocationNeededError):  # tiles of what follows have no subject
             runner.run(instructions)
         return runner.subjects
+
+
+def _some(options: Sequence[int]) -> list[int]:
+    """The root, inlining, the outermost, the middle and the innermost of the loops there are."""
+    loops = [p for p in options if p >= 0]
+    chosen = [p for p in options if p < 0]
+    if loops:
+        chosen += [loops[0], loops[len(loops) // 2], loops[-1]]
+    return sorted(set(chosen))
