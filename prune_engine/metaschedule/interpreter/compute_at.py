@@ -129,12 +129,12 @@ def varying_loops(block: BlockNode, loop: LoopNode | None, scope: str | None) ->
     inside = set(around if loop is None else around[around.index(loop) + 1 :])
     if scope is not None:
         for outer in around:
-            if outer.is_bound and _is_shared_among(scope, outer.kind):
+            if outer.is_bound and is_shared_among(scope, outer.kind):
                 inside.add(outer)
     return inside
 
 
-def _is_shared_among(scope: str, kind: LoopKind) -> bool:
+def is_shared_among(scope: str, kind: LoopKind) -> bool:
     """TVM's CanRelaxStorageUnderThread: rank of the storage <= rank of the thread axis."""
     rank = 0 if scope == "global" else 1 if scope.startswith("shared") else 3
     return rank <= (0 if kind in (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z) else 1)
@@ -205,9 +205,11 @@ def minimum_extent(span: Expr, extent: Expr) -> Expr:
 
 def digit_span(digit: DigitNode) -> Expr:
     """How many values a digit takes while its whole loop runs."""
-    return (
-        digit.loop.extent if digit.is_whole else minimum(ceildiv(digit.loop.extent, digit.divisor), digit.modulus)
-    )
+    if digit.is_whole:
+        return digit.loop.extent
+    if (digit.loop.extent % (digit.divisor * digit.modulus)).constant == 0:  # a digit of what was fused
+        return digit.modulus
+    return minimum(ceildiv(digit.loop.extent, digit.divisor), digit.modulus)
 
 
 def _is_plain(term: TermNode) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from prune_engine.metaschedule.interpreter.compute_at import Interval, box_of, union, varying_loops
+from dataclasses import replace
+
+from prune_engine.metaschedule.interpreter.compute_at import Interval, box_of, is_shared_among, union, varying_loops
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, refusals, versions_of
 from prune_engine.metaschedule.interpreter.layouts import physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
@@ -11,6 +13,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,
     BufferNode,
+    DigitNode,
     IndexNode,
     IterNode,
     LoopNode,
@@ -231,8 +234,13 @@ def stored_elements(tree: Tree, buffer: BufferNode) -> Expr:
         return product(shape)
     loop = _common_loop([block for block, _ in uses])
     boxes: list[list[Interval]] = []
+    axes: dict[LoopKind, LoopNode] = {}
     for block, access in uses:
-        boxes.append(box_of(access, varying_loops(block, loop, buffer.scope)))
+        varying = varying_loops(block, loop, buffer.scope)
+        # Whatever loop is bound to it, a thread axis is there from the start of the kernel: it does not vary
+        # for what each thread has of its own, and it is the same in all statements.
+        own = {x for x in varying if x.is_bound and not is_shared_among(buffer.scope, x.kind)}
+        boxes.append([_along_axes(interval, axes) for interval in box_of(access, varying - own)])
     extents: list[Expr] = []
     for dimension, size in enumerate(shape):
         try:
@@ -240,6 +248,17 @@ def stored_elements(tree: Tree, buffer: BufferNode) -> Expr:
         except NotInterpretedError:  # different places of it: all of it is kept
             extents.append(size)
     return aligned(extents, buffer)
+
+
+def _along_axes(interval: Interval, axes: dict[LoopKind, LoopNode]) -> Interval:
+    """An interval with one loop for each thread axis."""
+
+    def moved(digit: DigitNode) -> DigitNode:
+        loop = axes.setdefault(digit.loop.kind, digit.loop) if digit.loop.is_bound else digit.loop
+        return digit if loop is digit.loop else replace(digit, loop=loop)
+
+    base = tuple((c, replace(term, over=tuple(map(moved, term.over)))) for c, term in interval.base)
+    return replace(interval, base=base)
 
 
 def aligned(extents: list[Expr], buffer: BufferNode) -> Expr:

@@ -10,22 +10,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from prune_engine.errors import SpaceError
 from prune_engine.metaschedule.interpreter.tree import (
+    AccessNode,
     BlockNode,
     BufferNode,
     LoopNode,
+    NotInterpretedError,
     Tree,
     blocks_under,
     loops_of,
 )
+from prune_engine.symbols import gpu_legality
 from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, negate, total
+from prune_engine.symbols.gpu_legality import SharedBuffer
 from prune_engine.symbols.loop_nest import THREAD_KINDS, LoopKind, LoopNest
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.interpreter.postprocs import Processed
 
-#: What VerifyGPUCode is told to allow for one vector access.
-_MAX_VECTOR_BYTES = 16
 _LOW, _HIGH = "meta_schedule.thread_extent_low_inclusive", "meta_schedule.thread_extent_high_inclusive"
 
 
@@ -56,10 +59,10 @@ def refusals(done: Processed, nest: LoopNest, limits: GpuLimits) -> dict[str, Ex
         blocks = blocks_under(root)
         threads = as_expr(1)
         for kind in THREAD_KINDS:
-            threads = threads * _maximum(loop.extent for loop in _loops(blocks) if loop.kind is kind)
+            threads = threads * _maximum(_axis_extents(blocks, kind, limits))
         _add(found, "too many threads per block", as_expr(limits.max_threads_per_block).lt(threads))
         _add(found, "threads of one axis differ within a kernel", _differ(blocks, limits))
-        shared = shared_bytes(nest, root)
+        shared = shared_bytes(done.tree, nest, root)
         _add(
             found, "too much shared memory per block", as_expr(limits.max_shared_memory_per_block_bytes).lt(shared)
         )
@@ -89,15 +92,38 @@ def versions_of(tree: Tree) -> dict[BufferNode, Expr]:
     return found
 
 
-def shared_bytes(nest: LoopNest, root: LoopNode | BlockNode) -> Expr:
-    """Bytes of static shared memory of the kernel that a root-level node is."""
-    used = {a.buffer for block in blocks_under(root) for a in (*block.reads, *block.writes)}
-    names = {b.name for b in used}
-    return total(
-        buffer.stored_elements * buffer.item_bytes
-        for buffer in nest.buffers.values()
-        if buffer.scope == "shared" and buffer.name in names
-    )
+def shared_bytes(tree: Tree, nest: LoopNest, root: LoopNode | BlockNode) -> Expr:
+    """Bytes of shared memory of the kernel that a root-level node is.
+
+    Raises NotInterpretedError where it is not known which dynamic buffers live at the same time.
+    """
+    touched = [{a.buffer for a in (*block.reads, *block.writes)} for block in blocks_under(root)]
+    static: list[Expr] = []
+    dynamic: list[tuple[int, int, SharedBuffer]] = []
+    for node, buffer in zip(tree.buffers, nest.buffers.values(), strict=True):
+        at = [k for k, buffers in enumerate(touched) if node in buffers]
+        if at and buffer.scope == "shared":
+            static.append(buffer.stored_elements * buffer.item_bytes)
+        elif at and buffer.scope == "shared.dyn":
+            own = SharedBuffer(buffer.dtype, buffer.item_bytes, buffer.stored_elements)
+            dynamic.append((at[0], at[-1], own))
+    return total(static) + _dynamic_bytes(dynamic)
+
+
+def _dynamic_bytes(buffers: list[tuple[int, int, SharedBuffer]]) -> Expr:
+    """Bytes of dynamic buffers, each with the first and the last block that touches it."""
+    if not buffers:
+        return as_expr(0)
+    *staged, last = sorted(buffers, key=lambda b: b[0])
+    output = last[2] if staged and last[0] > max(end for _, end, _ in staged) else None
+    if output is None:
+        staged.append(last)
+    if max(start for start, _, _ in staged) > min(end for _, end, _ in staged):
+        raise NotInterpretedError("dynamic shared buffers of more than two ages")
+    try:
+        return gpu_legality.shared_bytes([b for _, _, b in staged], output, is_dynamic=True)
+    except SpaceError as error:
+        raise NotInterpretedError(str(error)) from error
 
 
 def _add(found: dict[str, Expr], reason: str, condition: Expr) -> None:
@@ -118,19 +144,39 @@ def _threads_around(block: BlockNode, limits: GpuLimits) -> Expr:
 def _too_wide(block: BlockNode) -> Expr:
     """The vector loop of a fetch asks for more bytes at once than a load can bring."""
     condition = as_expr(0)
-    width = max((a.buffer.item_bytes for a in (*block.reads, *block.writes)), default=1)
+    accesses = (*block.reads, *block.writes)
+    width = max((a.buffer.item_bytes for a in accesses), default=1)
     for loop in loops_of(block):
         if loop.kind is LoopKind.VECTORIZED:
-            condition = either(condition, as_expr(_MAX_VECTOR_BYTES).lt(loop.extent * width))
+            is_contiguous = all(_is_contiguous(access, loop) for access in accesses)
+            condition = either(condition, negate(gpu_legality.vector_ok(loop.extent, width, is_contiguous)))
     return condition
+
+
+def _is_contiguous(access: AccessNode, lanes: LoopNode) -> bool:
+    """Whether the lanes of a vector are neighbours in memory (or all the same element)."""
+    for number, index in enumerate(reversed(access.indices)):
+        for it, coefficient in index.coefficients or ():
+            for term in it.terms:
+                # A quotient does not change from lane to lane.
+                steps = [d for d in term.over if d.loop is lanes and term.divisor.constant == 1]
+                strides = [d.flat_stride * term.stride * coefficient for d in steps if d.divisor.constant == 1]
+                if any(number > 0 or stride.constant != 1 for stride in strides):
+                    return False
+    return True
+
+
+def _axis_extents(blocks: list[BlockNode], kind: LoopKind, limits: GpuLimits) -> list[Expr]:
+    extents = [loop.extent for loop in _loops(blocks) if loop.kind is kind]
+    if kind is LoopKind.THREAD_X and any("warp_execution" in b.annotations for b in blocks):
+        extents.append(as_expr(limits.thread_warp_size))
+    return extents
 
 
 def _differ(blocks: list[BlockNode], limits: GpuLimits) -> Expr:
     condition = as_expr(0)
     for kind in THREAD_KINDS:
-        extents = [loop.extent for loop in _loops(blocks) if loop.kind is kind]
-        if kind is LoopKind.THREAD_X and any("warp_execution" in b.annotations for b in blocks):
-            extents.append(as_expr(limits.thread_warp_size))
+        extents = _axis_extents(blocks, kind, limits)
         for extent in extents[1:]:
             condition = either(condition, negate(extent.eq(extents[0])))
     return condition

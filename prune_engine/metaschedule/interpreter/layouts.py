@@ -105,7 +105,9 @@ def transform_block_layout(tree: Tree, block: BlockNode, index_map: list[Any]) -
         or set(around) != set(loops)
     ):
         raise NotInterpretedError(f"block {block.name!r} gets variables that are not its own in another order")
-    block.iters = [*(real[k] for k in order), *(it for it in block.iters if it.is_virtual)]
+    block.iters = [real[k] for k in order] + [it for it in block.iters if it.is_virtual]
+    for number, k in enumerate(order):
+        real[k].name = f"v{number}"
     siblings, parent = tree.siblings(around[0]), around[0].parent
     place = siblings.index(around[0])
     siblings.pop(place)
