@@ -28,9 +28,10 @@ OUTER_KINDS = (LoopKind.PARALLEL, *BLOCK_KINDS)
 def domain_flops(statement: Statement) -> int:
     """Operations of the statement without padding or repetition: a number, the same for all candidates.
 
-    An axis whose extent is a decision (a reduction split in two) counts as 1.
+    An axis whose extent is a decision (a reduction split in two) counts as 1, and so does a step without
+    arithmetic (a maximum).
     """
-    return statement.flop_count * _domain(statement)
+    return max(statement.flop_count, 1) * _domain(statement)
 
 
 def main_statement(nest: LoopNest) -> int:
@@ -41,7 +42,7 @@ def main_statement(nest: LoopNest) -> int:
     """
     updates = [n for n, s in enumerate(nest.statements) if s.role is Role.UPDATE]
     if updates:
-        return max(updates, key=lambda n: (domain_flops(nest.statements[n]), _domain(nest.statements[n])))
+        return max(updates, key=lambda n: domain_flops(nest.statements[n]))
     return max(range(len(nest.statements)), key=lambda n: _domain(nest.statements[n]))
 
 

@@ -8,6 +8,7 @@ not come out even, it is an upper bound.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -68,7 +69,7 @@ def footprint_bytes(nest: LoopNest, statement: Statement, depth: int) -> Expr:
 def distinct_elements(nest: LoopNest, statement: Statement, access: Access, running: Loops) -> Expr:
     """How many different elements an access reaches: as its box, but without the gaps that strides leave."""
     return product(
-        as_expr(size) if index.coefficients is None else minimum(_distinct(nest, statement, index, running), size)
+        _whole(size) if index.coefficients is None else _within(_distinct(nest, statement, index, running), size)
         for index, size in zip(access.indices, nest.buffers[access.buffer].shape, strict=True)
     )
 
@@ -82,11 +83,12 @@ def contiguous_elements(nest: LoopNest, statement: Statement, access: Access, ru
     run = as_expr(1)
     is_whole = as_expr(1)
     for index, size in zip(reversed(access.indices), reversed(shape), strict=True):
-        length = (
-            minimum(_unbroken(nest, statement, index, running), size) if index.coefficients is not None else size
-        )
+        if index.coefficients is None:
+            length = _whole(size)
+        else:
+            length = _within(_unbroken(nest, statement, index, running), size)
         run = run * where(is_whole, length, 1)
-        is_whole = is_whole * as_expr(length).eq(size)
+        is_whole = is_whole * length.eq(size)
         if is_whole.constant == 0:
             break
     return run
@@ -154,7 +156,7 @@ def _own_loops(iterator: NestIterator, running: Loops) -> Loops:
 
 def _elements(nest: LoopNest, statement: Statement, accesses: list[Access], buffer: Buffer, running: Loops) -> Expr:
     boxes = [product(_box(nest, statement, alike, buffer, running)) for alike in _alike(accesses)]
-    return boxes[0] if len(boxes) == 1 else minimum(total(boxes), _size(buffer))
+    return boxes[0] if len(boxes) == 1 else _within(total(boxes), math.prod(buffer.shape))
 
 
 def _by_buffer(accesses: Iterable[Access]) -> Iterator[tuple[str, list[Access]]]:
@@ -178,18 +180,20 @@ def _box(
     for dimension, size in enumerate(buffer.shape):
         indices = [access.indices[dimension] for access in alike]
         if indices[0].coefficients is None:
-            yield as_expr(size)
+            yield _whole(size)
             continue
         first = min(index.offset for index in indices)
         width = max(index.offset + index.width for index in indices) - first
-        yield minimum(_hull(nest, statement, Index(indices[0].coefficients, 0, width), running), size)
+        yield _within(_hull(nest, statement, Index(indices[0].coefficients, 0, width), running), size)
 
 
-def _size(buffer: Buffer) -> int:
-    size = 1
-    for extent in buffer.shape:
-        size *= extent
-    return size
+def _within(extent: Expr, size: int) -> Expr:
+    """At most the size of a dimension; 0 stands for one that differs between candidates."""
+    return minimum(extent, size) if size else extent
+
+
+def _whole(size: int) -> Expr:
+    return as_expr(max(size, 1))
 
 
 def _hull(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:

@@ -168,7 +168,7 @@ def last_dimension_iterators(nest: LoopNest, statement: Statement) -> list[int]:
     if output is None:
         return []
     for index, size in zip(reversed(output.indices), reversed(nest.buffers[output.buffer].shape), strict=True):
-        if size > 1 and index.coefficients:
+        if size != 1 and index.coefficients:
             return [number for number, coefficient in index.coefficients if coefficient]
     return []
 
