@@ -18,21 +18,31 @@ Touch = tuple[str, bool, tuple[Dimension, ...]]
 Numbers = Callable[..., "list[int]"]
 
 
-def touched_by_block(nest: TirNest, block: TirBlock, loops: Sequence[int]) -> Iterator[Touch]:
-    """What a block's signature says it touches while the loops around it have these values."""
+def touched_by_block(nest: TirNest, block: TirBlock, loops: Sequence[int]) -> list[Touch] | None:
+    """What a block's signature says it touches while the loops around it have these values.
+
+    None where its predicate says that it does not run.
+    """
     values = {_key(lo.node.loop_var): value for lo, value in zip(block.loops, loops, strict=True)}
     for outer in with_parents(nest, block):
         for axis, binding in zip(outer.node.block.iter_vars, outer.node.iter_values, strict=True):
             value = value_of(binding, values)
             assert value is not None, f"the binding of {axis.var.name} cannot be evaluated: {binding}"
             values[_key(axis.var)] = value
+        if value_of(outer.node.predicate, values) == 0:
+            return None
     signature = block.node.block
     # A reduction with its init reads what it writes, though its signature does not say so.
     reads = (*signature.reads, *(signature.writes if block.has_init else ()))
-    for regions, is_write in ((reads, False), (signature.writes, True)):
-        for region in regions:
-            where = tuple((value_of(r.min, values), integer_of(r.extent)) for r in region.region)
-            yield label(str(region.source.name)), is_write, where
+    return [
+        (
+            label(str(region.source.name)),
+            is_write,
+            tuple((value_of(r.min, values), integer_of(r.extent)) for r in region.region),
+        )
+        for regions, is_write in ((reads, False), (signature.writes, True))
+        for region in regions
+    ]
 
 
 def touched_by_statement(statement: Statement, loops: Sequence[int], numbers: Numbers) -> Iterator[Touch]:
@@ -71,7 +81,7 @@ def value_of(expression: Any, values: Mapping[int, int]) -> int | None:
     if kind not in _ARITHMETIC:
         return None
     a, b = value_of(expression.a, values), value_of(expression.b, values)
-    return None if a is None or b is None else _ARITHMETIC[kind](a, b)
+    return None if a is None or b is None else int(_ARITHMETIC[kind](a, b))
 
 
 _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
@@ -82,6 +92,13 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
     "FloorMod": operator.mod,
     "Min": min,
     "Max": max,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
+    "EQ": operator.eq,
+    "And": operator.and_,
+    "Or": operator.or_,
 }
 
 
