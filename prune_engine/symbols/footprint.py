@@ -91,7 +91,7 @@ def contiguous_elements(nest: LoopNest, statement: Statement, access: Access, ru
         is_whole = is_whole * length.eq(size)
         if is_whole.constant == 0:
             break
-    return run
+    return _limited_by_turns(statement, [access], run, running)
 
 
 def span(nest: LoopNest, statement: Statement, iterator: int, running: Loops) -> Expr:
@@ -155,7 +155,10 @@ def _own_loops(iterator: NestIterator, running: Loops) -> Loops:
 
 
 def _elements(nest: LoopNest, statement: Statement, accesses: list[Access], buffer: Buffer, running: Loops) -> Expr:
-    boxes = [product(_box(nest, statement, alike, buffer, running)) for alike in _alike(accesses)]
+    boxes = []
+    for alike in _alike(accesses):
+        box = product(_box(nest, statement, alike, buffer, running))
+        boxes.append(_limited_by_turns(statement, alike, box, running))
     return boxes[0] if len(boxes) == 1 else _within(total(boxes), math.prod(buffer.shape))
 
 
@@ -172,6 +175,20 @@ def _alike(accesses: Iterable[Access]) -> Iterable[list[Access]]:
     for access in accesses:
         grouped.setdefault(tuple(index.coefficients for index in access.indices), []).append(access)
     return grouped.values()
+
+
+def _limited_by_turns(statement: Statement, accesses: list[Access], elements: Expr, running: Loops) -> Expr:
+    """Elements in a hull, but no more than there are turns where only some of the loops of a fused index run.
+
+    Their digits are not a box then: a thread's few elements may be spread over the whole buffer.
+    """
+    indexing = frozenset[int]().union(*(indexing_loops(statement, access) for access in accesses))
+    terms = [term for it in statement.iterators for term in it.terms if any(n in indexing for n, _ in term.over)]
+    if not any(0 < sum(n in running for n, _ in term.over) < len(term.over) for term in terms):
+        return elements
+    turns = product(statement.loops[n].extent for n in sorted(indexing) if n in running)
+    widths = total(math.prod(index.width for index in access.indices) for access in accesses)
+    return minimum(elements, turns * widths)
 
 
 def _box(
@@ -234,7 +251,7 @@ def _is_dense(statement: Statement, iterator: int, running: Loops) -> bool:
     stopped = False
     for term in reversed(statement.iterators[iterator].terms):
         runs = any(loop in running for loop, _ in term.over)
-        if runs and stopped:
+        if runs and (stopped or term.over[-1][0] not in running):
             return False
         stopped = stopped or (not runs and term.modulus.constant != 1)
     return True

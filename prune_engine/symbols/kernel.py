@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from prune_engine.symbols.bands import in_chunk, inner_tile_depth, main_statement, reduction_depth
 from prune_engine.symbols.expr import Expr, as_expr, maximum, minimum, total
-from prune_engine.symbols.footprint import contiguous_elements, loops_from
-from prune_engine.symbols.loop_nest import Access, LoopKind, LoopNest, Role, Statement
+from prune_engine.symbols.footprint import Loops, contiguous_elements, loops_from
+from prune_engine.symbols.loop_nest import THREAD_KINDS, Access, LoopKind, LoopNest, Role, Statement
 from prune_engine.symbols.statement import (
     extent_of,
     flops,
@@ -88,7 +88,8 @@ def contiguous_elements_staged(nest: LoopNest) -> Expr:
     """The shortest run of consecutive elements in which global memory is read, in one step of staging.
 
     Where the main statement's operands are copied to on-chip memory first, a step is one such copy by all threads
-    of a block; else it is the main statement's innermost tile with its reduction.
+    of a block; else it is what the main statement's threads read at once on a GPU, and its innermost tile with
+    its reduction elsewhere.
     """
     return smallest([run for run, _ in _contiguous_runs(nest)])
 
@@ -136,10 +137,10 @@ def smallest(values: list[Expr]) -> Expr:
 
 
 def staging_copies(nest: LoopNest) -> list[Statement]:
-    """The copies from global to on-chip memory in the kernel."""
+    """The statements that bring something from global to on-chip memory."""
     found = []
     for statement in nest.statements:
-        if statement.role is not Role.COPY:
+        if statement.role not in (Role.COPY, Role.COMPUTE):  # padding may be part of it
             continue
         scopes = {access.is_write: nest.buffers[access.buffer].scope for access in statement.accesses}
         if scopes.get(False) == "global" and scopes.get(True, "global") != "global":
@@ -152,23 +153,28 @@ def global_reads(nest: LoopNest, statement: Statement) -> list[Access]:
     return [a for a in operand_accesses(statement).values() if nest.buffers[a.buffer].scope == "global"]
 
 
-def staging_depth(nest: LoopNest, statement: Statement) -> int:
-    """The depth at which a staging copy copies: inside the loops that it shares with other statements.
+def staging_loops(nest: LoopNest, statement: Statement) -> Loops:
+    """The loops whose turns read global memory as one step.
 
-    For a statement that is no staging copy, its innermost tile with its reduction.
+    For a staging copy those of the copy; for another statement of a GPU kernel the threads and vector lanes; else
+    the innermost tile with its reduction.
     """
-    if statement not in staging_copies(nest):
-        return inner_tile_depth(statement)
-    number = nest.statements.index(statement)
-    following = nest.statements[number + 1 : number + 2]
-    return max(statement.n_shared_with_previous, *(s.n_shared_with_previous for s in following), 0)
+    if any(statement is copy for copy in staging_copies(nest)):
+        number = next(n for n, known in enumerate(nest.statements) if known is statement)
+        following = nest.statements[number + 1 : number + 2]
+        shared = max(statement.n_shared_with_previous, *(s.n_shared_with_previous for s in following), 0)
+        return loops_from(statement, shared)
+    kinds = {*THREAD_KINDS, LoopKind.VECTORIZED}
+    if any(loop.kind.constant in THREAD_KINDS for loop in statement.loops):
+        return frozenset(n for n, loop in enumerate(statement.loops) if loop.kind.constant in kinds)
+    return loops_from(statement, inner_tile_depth(statement))
 
 
 def _contiguous_runs(nest: LoopNest) -> list[tuple[Expr, int]]:
     statements = staging_copies(nest) or [_main(nest)]
     return [
         (
-            contiguous_elements(nest, statement, access, loops_from(statement, staging_depth(nest, statement))),
+            contiguous_elements(nest, statement, access, staging_loops(nest, statement)),
             nest.buffers[access.buffer].item_bytes,
         )
         for statement in statements
