@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class VectorLength(Rule):
             rows: BoolArray = (run % max(1, n_lanes // _NARROWEST) == 0) | (filled >= _MIN_FILL)
             return rows
 
-        return restrict_tiles(space, _is_vectorised, kept)
+        return restrict_tiles(space, _vectorised(space), kept)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say how long a vector is."""
@@ -57,7 +57,7 @@ class InnermostTile(Rule):
         if n_lanes is None or n_registers is None:
             return None
         most = n_lanes * n_registers
-        return restrict_tiles(space, _is_vectorised, lambda table, _: table[:, -1] <= most)
+        return restrict_tiles(space, _vectorised(space), lambda table, _: table[:, -1] <= most)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say how much the registers hold."""
@@ -76,11 +76,17 @@ def _lanes(space: DesignSpace, profile: HardwareProfile) -> int | None:
     return max(1, int(size) // item_bytes(space.task.arg_dtypes[-1]))
 
 
-def _is_vectorised(sketch: Sketch, _: Variable, subject: Subject) -> bool | None:
-    """True for the iterator along contiguous memory, unless matrix instructions take it; else None."""
-    if subject.is_reduction or not subject.is_contiguous or tensorized_tile(sketch) is not None:
-        return None
-    return True
+def _vectorised(space: DesignSpace) -> Callable[[Sketch, Variable, Subject], bool | None]:
+    """True for an iterator along contiguous memory, unless matrix instructions take it; else None."""
+    # No matrix instruction of a CPU takes these, and reading a nest to see it costs more than all the rest.
+    is_plain = space.task.arg_dtypes[0] in ("float32", "float64")
+
+    def choose(sketch: Sketch, _: Variable, subject: Subject) -> bool | None:
+        if subject.is_reduction or not subject.is_contiguous:
+            return None
+        return True if is_plain or tensorized_tile(sketch) is None else None
+
+    return choose
 
 
 def _run(table: Int32Array) -> Int32Array:

@@ -122,8 +122,16 @@ class TestVectorLength:
         assert not cut_of(VectorLength(), gemm_space(), profile)
 
     def test_matrix_instructions_have_their_own_shape(self) -> None:
-        assert not cut_of(VectorLength(), gemm_space(nest=tensorized(1, 16, 4)), AVX512)
-        assert not cut_of(InnermostTile(), gemm_space(nest=tensorized(1, 16, 4)), narrow(2))
+        space = gemm_space(dtype="int8", nest=tensorized(1, 16, 4))
+        assert not cut_of(VectorLength(), space, AVX512)
+        assert not cut_of(InnermostTile(), space, narrow(1))
+        assert cut_of(VectorLength(), gemm_space(dtype="int8"), AVX512)
+        assert cut_of(InnermostTile(), gemm_space(dtype="int8"), narrow(1))
+
+    def test_no_nest_is_read_for_a_dtype_without_matrix_instructions(self) -> None:
+        space = gemm_space()
+        unread = replace(space, sketches=(replace(space.sketches[0], nests=object()),))  # type: ignore[arg-type]
+        assert cut_of(VectorLength(), unread, AVX512)
 
 
 def narrow(registers: int | None, vector_bytes: int | None = 16) -> HardwareProfile:
