@@ -55,7 +55,11 @@ def touched_by_statement(statement: Statement, loops: Sequence[int], numbers: Nu
             stride, divisor, modulus, *flats = numbers(
                 term.stride, term.divisor, term.modulus, *(flat for _, flat in term.over)
             )
-            flat_value = sum(loops[n] * flat for n, flat in zip(loop_numbers, flats, strict=True))
+            digits = [loops[n] for n in loop_numbers]
+            if term.digits:  # of fused loops
+                parts = numbers(*(x for digit in term.digits for x in digit))
+                digits = [v // d % m for v, d, m in zip(digits, parts[::2], parts[1::2], strict=True)]
+            flat_value = sum(digit * flat for digit, flat in zip(digits, flats, strict=True))
             value += stride * (flat_value // divisor % modulus)
         iterators.append(value)
     for access in statement.accesses:

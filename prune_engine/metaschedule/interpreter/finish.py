@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import takewhile
 
 from prune_engine.metaschedule.interpreter.compute_at import Interval, box_of, is_shared_among, union, varying_loops
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, refusals, versions_of
@@ -21,6 +22,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     NotInterpretedError,
     TermNode,
     Tree,
+    is_data_parallel,
     loops_of,
 )
 from prune_engine.symbols.expr import Expr, as_expr, either, minimum, product, where
@@ -45,7 +47,7 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
     # Two buffers may have one name in TVM; here names are keys.
     names = _unique_names(done.tree)
     versions = versions_of(done.tree)
-    buffers = {names[b]: _buffer(done.tree, b, names[b], versions.get(b, as_expr(1))) for b in done.tree.buffers}
+    buffers = {names[b]: _buffer(done, b, names[b], versions.get(b, as_expr(1))) for b in done.tree.buffers}
     statements: list[Statement] = []
     previous: list[LoopNode] = []
     for block, role in order:
@@ -65,11 +67,10 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
 def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:
     """Blocks in the order they run, a decomposed reduction's initialisation before the loop that reduces."""
     points: dict[int, list[BlockNode]] = {}
-    for block, inside in done.inits.items():
+    for block in done.inits:
         around = loops_of(block)
-        first = next((k for k, _ in enumerate(around) if _may_reduce(block, around[k])), None)
-        anchor: Node = block if first is None else around[first]
-        del inside
+        before = around_init(block)
+        anchor: Node = around[len(before)] if len(before) < len(around) else block
         points.setdefault(id(anchor), []).append(block)
     order: list[tuple[BlockNode, Role]] = []
 
@@ -86,8 +87,9 @@ def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:
     return order
 
 
-def _may_reduce(block: BlockNode, loop: LoopNode) -> bool:
-    return any(it.is_reduction and any(d.loop is loop for t in it.terms for d in t.over) for it in block.real_iters)
+def around_init(block: BlockNode) -> list[LoopNode]:
+    """The loops around a reduction that its initialisation shares: those before the first that reduces anything."""
+    return list(takewhile(lambda loop: is_data_parallel(loop).constant == 1, loops_of(block)))
 
 
 def _role(block: BlockNode) -> Role:
@@ -214,25 +216,27 @@ def _index(index: IndexNode, numbers: dict[IterNode, int]) -> Index:
     return Index(tuple((numbers[it], c) for it, c in index.coefficients), index.offset, index.width)
 
 
-def _buffer(tree: Tree, buffer: BufferNode, name: str, versions: Expr) -> Buffer:
+def _buffer(done: Processed, buffer: BufferNode, name: str, versions: Expr) -> Buffer:
     shape = tuple(as_expr(size) for size in buffer.shape)
     sizes = tuple(size.constant if size.constant is not None else 0 for size in shape)
-    stored = product(shape) if buffer.is_argument else stored_elements(tree, buffer) * versions
+    stored = product(shape) if buffer.is_argument else stored_elements(done, buffer) * versions
     return Buffer(name, buffer.scope, buffer.dtype, buffer.item_bytes, sizes, buffer.is_argument, stored)
 
 
-def stored_elements(tree: Tree, buffer: BufferNode) -> Expr:
+def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
     """Elements allocated: the box that is live at the innermost loop around all that touch the buffer."""
     uses = [
         (block, access)
-        for block in tree.blocks()
+        for block in done.tree.blocks()
         for access in (*block.reads, *block.writes)
         if access.buffer is buffer
     ]
     shape = physical_shape(buffer)
     if not uses:
         return product(shape)
-    loop = _common_loop([block for block, _ in uses])
+    around = [loops_of(block) for block, _ in uses]
+    around += [around_init(b) for b in done.inits if any(a.buffer is buffer for a in b.writes)]
+    loop = _common_loop(around)
     boxes: list[list[Interval]] = []
     axes: dict[LoopKind, LoopNode] = {}
     for block, access in uses:
@@ -272,11 +276,10 @@ def aligned(extents: list[Expr], buffer: BufferNode) -> Expr:
     return product(extents[: axis + 1]) * stride
 
 
-def _common_loop(blocks: list[BlockNode]) -> LoopNode | None:
-    common = loops_of(blocks[0])
-    for block in blocks[1:]:
-        around = loops_of(block)
-        common = [a for a, b in zip(common, around, strict=False) if a is b]
+def _common_loop(around: list[list[LoopNode]]) -> LoopNode | None:
+    common = around[0]
+    for other in around[1:]:
+        common = [a for a, b in zip(common, other, strict=False) if a is b]
     return common[-1] if common else None
 
 
