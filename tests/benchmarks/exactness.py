@@ -1,11 +1,12 @@
 """How exactly the columns predict what TVM builds: nests, legality on GPUs, register pressure.
 
     python tests/benchmarks/exactness.py [--parts nests legality registers] [--per-sketch 200]
-        [--legality 10000] [--registers 200] [--max-seconds S] [--markdown docs/benchmarks/exactness.md]
+        [--legality 10000] [--registers 100] [--max-seconds S] [--markdown docs/benchmarks/exactness.md]
 
-The full run takes 10-30 minutes on one core. It goes on where it stopped: what is done is kept in
-``--state`` (one JSON line per sketch and part), and ``--fresh`` forgets it. Registers need nvcc and are
-kept for good in ``--registers-file``, so that symbols can be compared with them where there is no nvcc.
+The full run takes half an hour on one core, and registers as long again. It goes on where it stopped: what
+is done is kept in ``--state`` (one JSON line per workload and part), and ``--fresh`` forgets it. Registers
+need nvcc and are kept for good in ``--registers-file``, so that symbols can be compared with them where there
+is no nvcc.
 Exit code 1 if a nest differs, a legal candidate is refused, or less than 99 % of what passes is accepted.
 """
 
@@ -240,7 +241,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--per-sketch", type=int, default=200)
     parser.add_argument("--legality", type=int, default=10_000)
-    parser.add_argument("--registers", type=int, default=200, help="candidates of each workload")
+    parser.add_argument("--registers", type=int, default=100, help="candidates of each workload")
     parser.add_argument("--registers-file", type=Path, default=here / f"registers_{ARCH}.json")
     parser.add_argument("--state", type=Path, default=Path("exactness.jsonl"))
     parser.add_argument("--fresh", action="store_true")

@@ -18,12 +18,11 @@ N_CANDIDATES = int(os.environ.get("PRUNE_ENGINE_EXACTNESS_CANDIDATES", "2"))
 CASES = [(name, kind) for name, workload in WORKLOADS.items() for kind in workload.kinds]
 
 
-@pytest.mark.timeout(60 + 2 * N_CANDIDATES * 10)
+# A full check builds thousands of candidates, 10-100 ms each.
+@pytest.mark.timeout(120 + 10 * N_CANDIDATES)
 @pytest.mark.parametrize(("workload", "kind"), CASES)
 def test_the_predicted_nest_is_the_one_that_is_built(workload: str, kind: str) -> None:
     space, oracle = case(workload, kind)
-    if all(sketch.nests is None for sketch in space.sketches):
-        pytest.skip("no sketch of this kernel is read yet")
     for sketch in space.sketches:
         assert sketch.nests is not None, f"sketch {sketch.index} is opaque: {sketch.opaque_reason}"
         batch = random_batch(space, sketch, N_CANDIDATES)
