@@ -169,6 +169,24 @@ class Pipeline:
                 self.set_aside(self._verifier, error)
         return self._draft_scores(batch)
 
+    def judge(self, batch: CandidateBatch, funnel: Funnel) -> tuple[BoolArray, BoolArray]:
+        """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
+
+        ``funnel`` is given a step for each rule that masks and had anything left to judge.
+        """
+        alive = np.ones(len(batch), dtype=np.bool_)
+        legal = alive
+        for rule in filter(self.is_active, self._rules):
+            n_in = int(alive.sum())
+            if type(rule).mask is Rule.mask or not n_in:
+                continue
+            started = time.perf_counter()
+            alive = alive & ~self._dropped_by(rule, batch, alive)
+            seconds = time.perf_counter() - started
+            funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), seconds, rule.kind))
+            legal = alive if rule.kind is RuleKind.LEGALITY else legal
+        return legal, alive
+
     def _masked(
         self,
         batches: Sequence[CandidateBatch],

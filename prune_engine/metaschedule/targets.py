@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from prune_engine.errors import TargetError
 from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule.device_targets import DEVICE_PREFIX, device_target
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits
 
 #: Texts that mean "this machine".
@@ -34,9 +35,10 @@ def resolve_target(text: str, n_threads: int) -> str:
     """Return the canonical JSON of a target: stable key order, idempotent.
 
     ``text`` is "llvm", "auto" or "native" (this machine's processor), a JSON object, options in the old
-    form ("llvm -mcpu=skylake -num-cores=4") or a tag known to TVM ("nvidia/nvidia-a100"). ``n_threads``
-    becomes ``num-cores`` of a processor target that does not state it; if it states another number, that
-    stays and a warning is given, because schedules are then shaped for other parallelism than they run with.
+    form ("llvm -mcpu=skylake -num-cores=4"), a tag known to TVM ("nvidia/nvidia-a100") or a GPU by name
+    ("cuda/a100", see device_targets). ``n_threads`` becomes ``num-cores`` of a processor target that does not
+    state it; if it states another number, that stays and a warning is given, because schedules are then shaped
+    for other parallelism than they run with.
 
     Raises:
         TargetError: the kind, an option, the triple or the processor is unknown to TVM or to its LLVM.
@@ -104,7 +106,9 @@ def threads_of(target: str) -> int | None:
 
 
 def _parse(text: str) -> str | dict[str, object]:
-    """Read the three ways to write a target, without asking TVM."""
+    """Read the ways to write a target."""
+    if text.startswith(DEVICE_PREFIX):
+        return device_target(text)
     if text in _HOST:
         return {"kind": "llvm", "mcpu": str(_codegen().llvm_get_system_cpu())}
     if text.startswith("{"):
