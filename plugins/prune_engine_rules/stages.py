@@ -56,7 +56,7 @@ def _is_repeated(nest: LoopNest) -> Expr:
         for consumer in nest.statements[position + 1 :]:
             n_shared = min(n_shared, consumer.n_shared_with_previous)
             shared_steps = [number for number in _reduction_loops(consumer) if number < n_shared]
-            if consumer.role is Role.UPDATE and shared_steps:
+            if shared_steps:
                 # Spatial loops around it repeat it too, but that is another matter.
                 running = frozenset((*shared_steps, *range(n_shared, len(producer.loops))))
                 n_runs = product(producer.loops[number].extent for number in sorted(running))

@@ -161,6 +161,11 @@ class TestReductionLocation:
     def test_what_spatial_loops_repeat_is_no_reductions_fault(self) -> None:
         assert kept(padded(2, 2, follows=""), padded(1, 8, follows="")) == [True, True]
 
+    def test_what_writes_nothing_repeats_nothing(self) -> None:
+        nest = padded(2, 3)
+        producer, consumer = nest.statements
+        assert kept(nest_of(replace(producer, accesses=()), consumer, buffers=nest.buffers)) == [True]
+
     def test_copies_are_no_producers(self) -> None:
         assert kept(padded(2, 3, role=Role.COPY)) == [True]
 
