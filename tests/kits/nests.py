@@ -547,6 +547,33 @@ def softmax_cuda(rows: int, columns: int, threads: Sequence[int] = (2, 4, 8)) ->
     return b.sketch(b.nest())
 
 
+def scattered_cuda(rows: int, columns: int, blocks: int, threads: Sequence[int] = (2, 4)) -> Sketch:
+    """Element-wise with a limited grid: a thread's few elements lie far apart, as TVM binds large domains."""
+    b = Builder()
+    width = b.choice("threads", threads)
+    size = rows * columns
+    b.buffer("X", (rows, columns))
+    b.buffer("Y", (rows, columns))
+    turns = ceildiv(size, width * blocks)
+    over = ((2, width * blocks), (0, width), (1, as_expr(1)))
+    b.statement(
+        "add",
+        Role.COMPUTE,
+        [
+            ("block", blocks, LoopKind.BLOCK_X),
+            ("thread", width, LoopKind.THREAD_X),
+            ("turn", turns, LoopKind.SERIAL),
+        ],
+        [
+            Iterator("vi", as_expr(rows), False, (Term(as_expr(1), over, as_expr(columns), as_expr(rows)),)),
+            Iterator("vj", as_expr(columns), False, (Term(as_expr(1), over, as_expr(1), as_expr(columns)),)),
+        ],
+        [read("X", 0, 1), write("Y", 0, 1)],
+        flop_count=1,
+    )
+    return b.sketch(b.nest())
+
+
 def split_iterator(name: str, extent: int, first_loop: int, width: Expr) -> Iterator:
     """An iterator over a loop split in two, the outer one rounded up: loops ``first_loop`` and the next."""
     over = ((first_loop, width), (first_loop + 1, as_expr(1)))
@@ -584,5 +611,6 @@ SMALL: dict[str, Callable[[], Sketch]] = {
     "conv-cuda": lambda: conv_cuda(4, 2, 2),
     "conv-cuda-strided": lambda: conv_cuda(2, 2, 4, stride=2),
     "softmax-cuda": lambda: softmax_cuda(3, 8),
+    "scattered-cuda": lambda: scattered_cuda(6, 8, 3),
     "stencil-cpu": lambda: stencil_cpu(6),
 }

@@ -29,7 +29,12 @@ from prune_engine.symbols.traffic import reuse_distance_bytes, traffic_bytes, tu
 
 EXAMPLES = settings(max_examples=12, deadline=None, derandomize=True)
 #: Where a fused loop is cut into digits that do not come out even, formulas are upper bounds of what is touched.
-UPPER_BOUND = {("gemm-cuda", "A_shared"), ("gemm-cuda", "B_shared"), ("softmax-cuda", "norm")}
+UPPER_BOUND = {
+    ("gemm-cuda", "A_shared"),
+    ("gemm-cuda", "B_shared"),
+    ("softmax-cuda", "norm"),
+    ("scattered-cuda", "add"),
+}
 UPPER_BOUND |= {(name, copy) for name in ("conv-cuda", "conv-cuda-strided") for copy in ("X_shared", "W_shared")}
 
 every_nest = pytest.mark.parametrize("name", nests.SMALL)

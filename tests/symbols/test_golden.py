@@ -109,6 +109,14 @@ def test_launches_of_one_kernel_are_limited_by_the_largest() -> None:
     assert batch.symbol("grid_blocks").tolist() == [64 * 128 // 64]
 
 
+def test_scattered_elements_are_not_boxed() -> None:
+    """Each block touches three stretches of 16 of the 768 elements; together they touch each element once."""
+    batch = one(nests.scattered_cuda(24, 32, 16, (16,)), (16,))
+    assert batch.symbol("traffic_dram_bytes").tolist() == [2 * 4 * 24 * 32]
+    assert batch.symbol("working_set_l3_bytes").tolist() == [2 * 4 * 16 * 3]
+    assert batch.symbol("contiguous_bytes").tolist() == [4 * 16]
+
+
 def test_convolution_in_the_terms_of_a_matrix_product() -> None:
     sketch = nests.conv_cpu(8, 4, 16)
     batch = one(sketch, (1, 2, 1, 4), (2, 2, 1, 2), (1, 2, 1, 8), (1, 3), (3, 1), (2, 2), (16,))
