@@ -304,3 +304,4 @@ def _divided(a: Expr, b: Expr) -> Expr | None:
 
 #: Numbers met all the time, kept alive.
 _SMALL: Final = {number: Expr("const", (), (number,)) for number in range(-2, 1025)}
+ZERO: Final = _SMALL[0]

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from prune_engine.symbols.expr import Expr, as_expr, ceildiv, either, minimum, product, total, where
+from prune_engine.symbols.expr import ZERO, Expr, as_expr, ceildiv, either, minimum, product, total, where
 
 
 class LoopKind(IntEnum):
@@ -48,7 +48,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One summand of an iterator: ``stride * ((sum of loop * flat_stride) // divisor % modulus)``.
+    """One summand of an iterator: ``stride * ((start + sum of loop * flat_stride) // divisor % modulus)``.
 
     ``over`` holds pairs of a loop's number in the statement and its flat stride. A plain loop is
     ``over=((number, 1),)``, divisor 1, modulus its extent; an iterator that a fused loop carries is one digit
@@ -61,16 +61,19 @@ class Term:
     modulus: Expr
     #: (divisor, modulus) of each loop in ``over`` that stands for one digit of itself; empty: whole loops.
     digits: tuple[tuple[Expr, Expr], ...] = ()
+    #: Constant inside the sum.
+    start: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True)
 class Iterator:
-    """A statement's iterator (block variable): domain [0, extent), reduction or spatial, sum of its terms."""
+    """A statement's iterator (block variable): domain [0, extent), reduction or spatial, start + sum of terms."""
 
     name: str
     extent: Expr
     is_reduction: bool
     terms: tuple[Term, ...]
+    start: Expr = ZERO
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def touched_by_statement(statement: Statement, loops: Sequence[int], numbers: Nu
     """What a predicted statement touches while its loops have these values."""
     iterators = []
     for iterator in statement.iterators:
-        value = 0
+        (value,) = numbers(iterator.start)
         for term in iterator.terms:
             loop_numbers = [number for number, _ in term.over]
             stride, divisor, modulus, *flats = numbers(
@@ -60,7 +60,8 @@ def touched_by_statement(statement: Statement, loops: Sequence[int], numbers: Nu
                 parts = numbers(*(x for digit in term.digits for x in digit))
                 digits = [v // d % m for v, d, m in zip(digits, parts[::2], parts[1::2], strict=True)]
             flat_value = sum(digit * flat for digit, flat in zip(digits, flats, strict=True))
-            value += stride * (flat_value // divisor % modulus)
+            (start,) = numbers(term.start)
+            value += stride * ((start + flat_value) // divisor % modulus)
         iterators.append(value)
     for access in statement.accesses:
         where = tuple(

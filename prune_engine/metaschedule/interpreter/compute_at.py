@@ -7,7 +7,7 @@ side need while the loops inside the target loop run; storage that threads share
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
 from prune_engine.metaschedule.interpreter.tree import (
@@ -189,7 +189,7 @@ def split_span(it: IterNode, varying: set[LoopNode]) -> tuple[Expr, list[TermNod
             span = minimum(term.modulus, ceildiv(flat, term.divisor)) if not _is_plain(term) else flat
             steps.append(term.stride * (span - 1))
         if outer_digits:
-            outer.append(TermNode(term.stride, outer_digits, term.divisor, term.modulus))
+            outer.append(replace(term, over=outer_digits))
     span = total(steps) + 1
     return (span if it.extent.constant is None or it.stays_inside else minimum_extent(span, it.extent)), outer
 
@@ -289,7 +289,7 @@ def _reach(interval: Interval) -> Expr:
 def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNode]:
     """New loops for a block, one per variable, and its variables bound to them."""
     loops: list[LoopNode] = []
-    replaced: dict[LoopNode, list[DigitNode]] = {}
+    replaced: dict[LoopNode, tuple[list[DigitNode], Expr]] = {}
     for number, it in enumerate(block.real_iters):
         interval = domains.get(it, Interval((), 0, it.extent))
         extent, offset = _clipped(interval, it)
@@ -298,17 +298,19 @@ def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNod
         terms = [*_scaled(interval.base), plain(loop)]
         source = it.terms[0].plain_loop if len(it.terms) == 1 else None
         if source is not None and it.terms[0].stride.constant == 1:
-            replaced[source] = _as_digits(terms)
+            replaced[source] = _as_digits(terms), offset
         it.terms, it.offset = terms, offset
         loops.append(loop)
     for it in block.iters:
         if it.is_virtual:
-            it.terms = [moved for term in it.terms for moved in _moved(term, replaced, block)]
+            moved = [_moved(term, replaced, block) for term in it.terms]
+            it.terms = [term for terms, _ in moved for term in terms]
+            it.offset = total([it.offset, *(start for _, start in moved)])
     return loops
 
 
 def _scaled(base: tuple[tuple[int, TermNode], ...]) -> list[TermNode]:
-    return [TermNode(term.stride * c, term.over, term.divisor, term.modulus) for c, term in base]
+    return [replace(term, stride=term.stride * c) for c, term in base]
 
 
 def _as_digits(terms: list[TermNode]) -> list[DigitNode]:
@@ -329,23 +331,28 @@ def _as_digits(terms: list[TermNode]) -> list[DigitNode]:
     return digits
 
 
-def _moved(term: TermNode, replaced: dict[LoopNode, list[DigitNode]], block: BlockNode) -> list[TermNode]:
-    """A virtual variable's term over the loops that took the place of those it was over."""
+def _moved(
+    term: TermNode, replaced: dict[LoopNode, tuple[list[DigitNode], Expr]], block: BlockNode
+) -> tuple[list[TermNode], Expr]:
+    """A virtual variable's term over the loops that took the place of those it was over, and a constant."""
     over: list[DigitNode] = []
+    start = term.start
     for digit in term.over:
-        new = replaced.get(digit.loop)
+        new, offset = replaced.get(digit.loop, ([], as_expr(0)))
         if not new or not digit.is_whole:
             raise NotInterpretedError(f"block {block.name!r}: a quotient of a variable that is needed in part")
         over.extend(DigitNode(d.loop, digit.flat_stride * d.flat_stride, d.divisor, d.modulus) for d in new)
+        start = start + digit.flat_stride * offset
     if term.plain_loop is None:
-        return [TermNode(term.stride, tuple(over), term.divisor, term.modulus)]
+        return [replace(term, over=tuple(over), start=start)], as_expr(0)
     one = as_expr(1)
-    return [
+    terms = [
         plain(d.loop, term.stride * d.flat_stride)
         if d.is_whole
         else TermNode(term.stride * d.flat_stride, (DigitNode(d.loop, one, d.divisor, d.modulus),), one, d.modulus)
         for d in over
     ]
+    return terms, term.stride * start
 
 
 def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr]:
@@ -373,3 +380,18 @@ def term_reach(term: TermNode) -> Expr:
         return term.modulus
     flat = total(d.flat_stride * (digit_span(d) - 1) for d in term.over) + 1
     return minimum(term.modulus, ceildiv(flat, term.divisor))
+
+
+def kept_extent(interval: Interval, size: Expr) -> Expr:
+    """How much of a dimension of ``size`` is allocated for an interval of it that moves along with outer loops.
+
+    TVM allocates the interval where it stays in the dimension, what is left of it where it does not move, and
+    the whole dimension where it both moves and may leave it: what is left then has no constant extent.
+    """
+    if interval.is_inside:
+        return minimum(interval.extent, size)
+    moves, low = _reach(interval), as_expr(interval.low)
+    high = interval.extent + (interval.low - 1)
+    lies_in = both(as_expr(0).le(low), (high + moves).lt(size))
+    cut = minimum(high, size - 1) - maximum(low, 0) + 1
+    return where(lies_in, interval.extent, where(moves.eq(0), cut, size))

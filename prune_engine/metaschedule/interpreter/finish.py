@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import takewhile
 
-from prune_engine.metaschedule.interpreter.compute_at import Interval, box_of, is_shared_among, union, varying_loops
+from prune_engine.metaschedule.interpreter.compute_at import (
+    Interval,
+    box_of,
+    is_shared_among,
+    kept_extent,
+    union,
+    varying_loops,
+)
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, refusals, versions_of
 from prune_engine.metaschedule.interpreter.layouts import physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
@@ -25,7 +32,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     is_data_parallel,
     loops_of,
 )
-from prune_engine.symbols.expr import Expr, as_expr, either, minimum, product, where
+from prune_engine.symbols.expr import Expr, as_expr, either, product, where
 from prune_engine.symbols.loop_nest import (
     Access,
     Buffer,
@@ -175,7 +182,7 @@ def _iterator(
                 raise NotInterpretedError("a fused loop is fused again")
             over = ((0, vector_extent), (1, as_expr(1)))
             terms.append(Term(term.stride, over, flat[loop], where(whole, loop.extent, 1)))
-    return Iterator(it.name, it.extent, it.is_reduction, tuple(terms))
+    return Iterator(it.name, it.extent, it.is_reduction, tuple(terms), it.offset)
 
 
 def _term(term: TermNode, numbers: dict[LoopNode, int], loops: list[Loop]) -> Term:
@@ -184,11 +191,11 @@ def _term(term: TermNode, numbers: dict[LoopNode, int], loops: list[Loop]) -> Te
     if source is not None:
         return Term(term.stride, over, term.divisor, loops[numbers[source]].extent)
     first = term.over[0]
-    if len(over) == 1 and term.divisor.constant == 1 and term.modulus is first.modulus:
+    if len(over) == 1 and term.divisor.constant == 1 and term.modulus is first.modulus and term.start.constant == 0:
         return Term(term.stride, over, first.divisor, first.modulus)
-    if all(d.is_whole for d in term.over):
-        return Term(term.stride, over, term.divisor, term.modulus)
-    return Term(term.stride, over, term.divisor, term.modulus, tuple((d.divisor, d.modulus) for d in term.over))
+    is_whole = all(d.is_whole for d in term.over)
+    digits = () if is_whole else tuple((d.divisor, d.modulus) for d in term.over)
+    return Term(term.stride, over, term.divisor, term.modulus, digits, term.start)
 
 
 def _accesses(
@@ -248,7 +255,7 @@ def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
     extents: list[Expr] = []
     for dimension, size in enumerate(shape):
         try:
-            extents.append(minimum(union([box[dimension] for box in boxes]).extent, size))
+            extents.append(kept_extent(union([box[dimension] for box in boxes]), size))
         except NotInterpretedError:  # different places of it: all of it is kept
             extents.append(size)
     return aligned(extents, buffer)

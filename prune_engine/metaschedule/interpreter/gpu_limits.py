@@ -22,7 +22,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     loops_of,
 )
 from prune_engine.symbols import gpu_legality
-from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, negate, total
+from prune_engine.symbols.expr import Expr, as_expr, either, maximum, negate, total
 from prune_engine.symbols.gpu_legality import SharedBuffer
 from prune_engine.symbols.loop_nest import THREAD_KINDS, LoopKind, LoopNest
 
@@ -185,17 +185,11 @@ def _differ(blocks: list[BlockNode], limits: GpuLimits) -> Expr:
 def _breaks_pipeline(done: Processed, loop: LoopNode) -> Expr:
     """A reduction that starts inside the pipelined loop adds a statement that has no stage.
 
-    That is so where the pipelined loop itself runs once and the loop directly inside it is the first that
-    reduces.
+    That is so where the pipelined loop runs once: fusing drops its variable, so it reduces nothing, and the
+    initialisation goes inside.
     """
-    condition = as_expr(0)
-    for child in loop.children:
-        if not isinstance(child, LoopNode):
-            continue
-        for block in blocks_under(child):
-            if block in done.inits:
-                condition = either(condition, both(loop.extent.le(1), as_expr(1).lt(child.extent)))
-    return condition
+    starts_inside = any(block in done.inits for child in loop.children for block in blocks_under(child))
+    return loop.extent.le(1) if starts_inside else as_expr(0)
 
 
 def _loops(blocks: Iterable[BlockNode]) -> list[LoopNode]:

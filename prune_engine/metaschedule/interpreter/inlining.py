@@ -119,12 +119,15 @@ def _virtual_through(it: IterNode, bindings: dict[IterNode, Sum | None], into: B
         return None
     term = it.terms[0]
     digits: list[DigitNode] = []
+    start = term.start
     for digit in term.over:
         source = next((real for real in bindings if any(t.plain_loop is digit.loop for t in real.terms)), None)
         seen = bindings[source] if source is not None else None
         if seen is None or not digit.is_whole:
             return None
+        start = start + digit.flat_stride * seen[1]
         for target, coefficient in seen[0].items():
+            start = start + digit.flat_stride * coefficient * target.offset
             for inner in target.terms:
                 if inner.plain_loop is None and (len(inner.over) != 1 or inner.divisor.constant != 1):
                     return None
@@ -133,7 +136,7 @@ def _virtual_through(it: IterNode, bindings: dict[IterNode, Sum | None], into: B
                 digits.append(DigitNode(over.loop, over.flat_stride * scale, over.divisor, over.modulus))
     name = f"{it.name} of {into.name}"
     made = IterNode(name, it.extent, it.is_reduction, [], is_virtual=True)
-    made.terms.append(TermNode(as_expr(1), tuple(digits), term.divisor, term.modulus))
+    made.terms.append(TermNode(as_expr(1), tuple(digits), term.divisor, term.modulus, start))
     into.iters.append(made)
     return {made: 1}, 0
 

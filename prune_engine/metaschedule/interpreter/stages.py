@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from prune_engine.metaschedule.interpreter.layouts import chained, logical, physical_shape
 from prune_engine.metaschedule.interpreter.tensorize import redirect
 from prune_engine.metaschedule.interpreter.tree import (
@@ -146,7 +148,7 @@ def _over(term: TermNode, copies: dict[LoopNode, LoopNode]) -> TermNode:
         else type(d)(copies[d.loop], d.flat_stride, d.divisor, d.modulus)
         for d in term.over
     )
-    return TermNode(term.stride, over, term.divisor, term.modulus)
+    return replace(term, over=over)
 
 
 def _with(index: IndexNode, kept: dict[IterNode, IterNode]) -> IndexNode:

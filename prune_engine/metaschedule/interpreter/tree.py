@@ -6,7 +6,7 @@ from collections.abc import Iterator as Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from prune_engine.symbols.expr import Expr, as_expr, both, either, negate, product
+from prune_engine.symbols.expr import ZERO, Expr, as_expr, both, either, negate, product
 from prune_engine.symbols.loop_nest import LoopKind
 
 
@@ -54,11 +54,13 @@ class TermNode:
     over: tuple[DigitNode, ...]
     divisor: Expr
     modulus: Expr
+    #: Constant inside the sum.
+    start: Expr = ZERO
 
     @property
     def plain_loop(self) -> LoopNode | None:
         """The loop, if the term follows one loop directly."""
-        if len(self.over) != 1 or self.divisor.constant != 1:
+        if len(self.over) != 1 or self.divisor.constant != 1 or self.start.constant != 0:
             return None
         digit = self.over[0]
         is_plain = digit.is_whole and digit.flat_stride.constant == 1 and self.modulus is digit.loop.extent
@@ -327,7 +329,7 @@ def _fused(term: TermNode, old: list[LoopNode], inner: list[Expr], fused: LoopNo
         DigitNode(fused, d.flat_stride, d.divisor * inner[old.index(d.loop)], d.modulus) if d.loop in old else d
         for d in term.over
     )
-    return TermNode(term.stride, over, term.divisor, term.modulus)
+    return replace(term, over=over)
 
 
 def _with_inner(block: BlockNode) -> Iterable[BlockNode]:
@@ -352,10 +354,10 @@ def _substituted(
         elif len(term.over) == 1 and term.divisor.constant == 1 and digit.flat_stride.constant == 1:
             # A digit of a fused loop that is split again: the split loops make up the fused one.
             inner = tuple(whole(loop, stride) for loop, stride in new)
-            return [TermNode(term.stride, inner, digit.divisor, digit.modulus)]
+            return [replace(term, over=inner, divisor=digit.divisor, modulus=digit.modulus)]
         else:
             raise NotInterpretedError("a fused loop is split inside a sum of digits")
-    return [TermNode(term.stride, tuple(over), term.divisor, term.modulus)]
+    return [replace(term, over=tuple(over))]
 
 
 class _Copier:
@@ -390,7 +392,7 @@ class _Copier:
 
     def _term(self, term: TermNode) -> TermNode:
         over = tuple(DigitNode(self._loops[d.loop], d.flat_stride, d.divisor, d.modulus) for d in term.over)
-        return TermNode(term.stride, over, term.divisor, term.modulus)
+        return replace(term, over=over)
 
     def _access(self, access: AccessNode) -> AccessNode:
         return AccessNode(self._buffers[access.buffer], tuple(map(self._index, access.indices)), access.count)
