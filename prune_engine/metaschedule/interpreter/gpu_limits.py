@@ -22,7 +22,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     loops_of,
 )
 from prune_engine.symbols import gpu_legality
-from prune_engine.symbols.expr import Expr, as_expr, either, maximum, negate, total
+from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, negate, total
 from prune_engine.symbols.gpu_legality import SharedBuffer
 from prune_engine.symbols.loop_nest import THREAD_KINDS, LoopKind, LoopNest
 
@@ -148,22 +148,33 @@ def _too_wide(block: BlockNode) -> Expr:
     width = max((a.buffer.item_bytes for a in accesses), default=1)
     for loop in loops_of(block):
         if loop.kind is LoopKind.VECTORIZED:
-            is_contiguous = all(_is_contiguous(access, loop) for access in accesses)
-            condition = either(condition, negate(gpu_legality.vector_ok(loop.extent, width, is_contiguous)))
+            condition = either(condition, negate(gpu_legality.vector_ok(loop.extent, width, is_contiguous=True)))
+            strided = negate(gpu_legality.vector_ok(loop.extent, width, is_contiguous=False))
+            for access in accesses:
+                condition = either(condition, both(strided, _lanes_apart(access, loop)))
     return condition
 
 
-def _is_contiguous(access: AccessNode, lanes: LoopNode) -> bool:
-    """Whether the lanes of a vector are neighbours in memory (or all the same element)."""
+def _lanes_apart(access: AccessNode, lanes: LoopNode) -> Expr:
+    """1 where the lanes of a vector are elements at a distance, and TVM sees that it is always the same.
+
+    Only such an index counts as a vector of its own. It is one of a fused loop split into lanes, threads and
+    more: TVM sees through the remainder that picks the element's place in its row if the other parts drop
+    out of it, because whole rows lie between their steps.
+    """
+    condition = as_expr(0)
     for number, index in enumerate(reversed(access.indices)):
         for it, coefficient in index.coefficients or ():
             for term in it.terms:
-                # A quotient does not change from lane to lane.
-                steps = [d for d in term.over if d.loop is lanes and term.divisor.constant == 1]
-                strides = [d.flat_stride * term.stride * coefficient for d in steps if d.divisor.constant == 1]
-                if any(number > 0 or stride.constant != 1 for stride in strides):
-                    return False
-    return True
+                step = next((d for d in term.over if d.loop is lanes and term.divisor.constant == 1), None)
+                if step is None or (number == 0 and (step.flat_stride * term.stride * coefficient).constant == 1):
+                    continue
+                is_seen = as_expr(1)
+                for digit in term.over[:-2]:
+                    drops_out = either(digit.loop.extent.eq(1), (digit.flat_stride % term.modulus).eq(0))
+                    is_seen = both(is_seen, drops_out)
+                condition = either(condition, is_seen)
+    return condition
 
 
 def _axis_extents(blocks: list[BlockNode], kind: LoopKind, limits: GpuLimits) -> list[Expr]:
