@@ -174,22 +174,15 @@ class _Compiler:
     def _compute(self, expr: Expr) -> None:
         arguments = [self._place(arg) for arg in expr.args]
         is_bool = expr.op in CONDITIONS
-        in_place = expr.op in _UFUNCS and all(a.is_bool == is_bool for a in arguments if a.group == "buffer")
+        in_place = expr.op in _UFUNCS
         if in_place:
             self._release(expr)
         if expr in self._outputs:
             target = _Place("output", self._outputs[expr])
         else:
             target = self._take_buffer(is_bool=is_bool)
-        scratch = self._take_buffer(is_bool=True) if expr.op == "where" and not arguments[0].is_bool else None
         mixed = not is_bool and any(a.is_bool for a in arguments)
-        self._pending.append(
-            lambda at: _operation(
-                expr.op, [at(a) for a in arguments], at(target), mixed, None if scratch is None else at(scratch)
-            )
-        )
-        if scratch is not None:
-            self._free[True].append(scratch.number)
+        self._pending.append(lambda at: _operation(expr.op, [at(a) for a in arguments], at(target), mixed))
         if not in_place:
             self._release(expr)
         self._places[expr] = target
@@ -220,14 +213,10 @@ def _gather_step(table: NDArray[Any], rows: int, target: int) -> _Step:
     return lambda c: np.take(table, c[rows], out=c[target], mode="clip")
 
 
-def _operation(op: str, arguments: list[int], target: int, mixed: bool, scratch: int | None) -> _Step:
+def _operation(op: str, arguments: list[int], target: int, mixed: bool) -> _Step:
     """The step of an operation. ``mixed`` says that conditions are counted with, as numbers."""
     if op == "where":
         condition, then, otherwise = arguments
-        if scratch is not None:
-            return lambda c: _choose(
-                np.not_equal(c[condition], 0, out=c[scratch]), c[then], c[otherwise], c[target]
-            )
         return lambda c: _choose(c[condition], c[then], c[otherwise], c[target])
     a, b = arguments
     if op == "ceildiv":
@@ -238,7 +227,7 @@ def _operation(op: str, arguments: list[int], target: int, mixed: bool, scratch:
     return lambda c: ufunc(c[a], c[b], out=c[target])
 
 
-def _choose(condition: NDArray[np.bool_], then: Int64Array, otherwise: Int64Array, target: Int64Array) -> None:
+def _choose(condition: NDArray[Any], then: Int64Array, otherwise: Int64Array, target: Int64Array) -> None:
     np.copyto(target, otherwise)
     np.putmask(target, condition, then)  # half the time of a copy with a mask
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from kits import nests
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.space import Sketch
+from prune_engine.symbols.expr import Expr
+from prune_engine.symbols.footprint import contiguous_elements, span
+from prune_engine.symbols.loop_nest import LoopNest
+from prune_engine.symbols.structure import nest_columns
+from prune_engine.symbols.traffic import turns
+
+_NUMBERS = itertools.count()
 
 
 def one(sketch: Sketch, *decisions: tuple[int, ...]) -> CandidateBatch:
@@ -132,3 +142,36 @@ def test_no_matrix_product_takes_no_matrix_memory() -> None:
     batch = one(sketch, (32,), (32,), (32,))
     assert batch.symbol("npu_l0a_bytes").tolist() == batch.symbol("npu_wram_bytes").tolist() == [0]
     assert batch.symbol("npu_ub_bytes")[0] > 0
+
+
+def value_of(batch: CandidateBatch, formula: Callable[[LoopNest], Expr]) -> int:
+    name = f"under test {next(_NUMBERS)}"  # a nest remembers formulas by name
+    return int(nest_columns(batch, {name: formula})[name][0])
+
+
+def test_reduction_loops_outside_do_not_bring_the_output_in_again(cpu_gemm: CandidateBatch) -> None:
+    """At the depth inside k0 (16 turns) the tile's cache stays; the operands come anew on each."""
+
+    def turns_of(buffer: str, depth: int = 5) -> int:
+        batch = cpu_gemm.take(np.array([0]))
+        return value_of(batch, lambda nest: turns(nest.statement("update"), buffer, depth))
+
+    chunks = (4 * 2) * (2 * 4)
+    assert [turns_of(buffer) for buffer in ("C_cache", "A", "B")] == [chunks, chunks * 16, chunks * 16]
+    # Inside j2, which has one turn here, the four turns of i2 outside it leave B in place too.
+    assert turns_of("B", 7) == chunks * 16
+    assert turns_of("A", 7) == chunks * 16 * 4
+
+
+def test_padded_outermost_digit_does_not_begin_again() -> None:
+    """Three rows over threads of two: two threads hold two rows, though their loop is padded to four."""
+    batch = one(nests.softmax_cuda(3, 8), (2,), (2,), (2,))
+    assert value_of(batch, lambda nest: span(nest, nest.statement("max"), 0, {1})) == 2
+
+
+def test_a_loop_with_a_stride_makes_runs_of_one(cpu_gemm: CandidateBatch) -> None:
+    def run(nest: LoopNest) -> Expr:
+        update = nest.statement("update")
+        return contiguous_elements(nest, update, update.accesses[2], {1})  # B along j0 alone
+
+    assert value_of(cpu_gemm.take(np.array([0])), run) == 1

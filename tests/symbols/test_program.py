@@ -116,6 +116,26 @@ def test_divisions_that_come_out_even_are_done_on_the_form() -> None:
     assert parallel.eq(1) is (a * b).le(8)
 
 
+def test_columns_that_are_read_for_the_last_time_are_not_written_over_too_early() -> None:
+    """A rounded-up quotient and a choice need their arguments after they have begun to write."""
+    a, b, c = part(0, 0), part(1, 0), part(2, 0)
+    exprs = [
+        ceildiv(a * c, a + b) * 3 + 1,
+        where((a + b).lt(c), a * b, b * c) + a,
+        (a.lt(b) + b.lt(c)) * (a + c),  # conditions are counted, not joined
+        where(a + b, b + c, a * c) + 1,  # any number but 0 is a condition
+    ]
+    nest = nests.Builder().nest()
+    for expr in exprs:  # each for itself: what another one needs too is kept anyway
+        (column,) = evaluate([expr], TableValues(SKETCH), ALL_ROWS)
+        assert column.tolist() == [Runner(SKETCH, nest, row).value(expr) for row in ALL_ROWS.tolist()]
+
+
+def test_a_choice_by_a_number_stays_a_choice() -> None:
+    (column,) = evaluate([where(part(2, 0), 1, 0).eq(1)], TableValues(SKETCH), ALL_ROWS)
+    assert set(column.tolist()) == {1}
+
+
 class ByFirstPart:
     """A source whose candidates fall into two structures."""
 
