@@ -35,8 +35,8 @@ class Census:
     """What became of a space.
 
     ``full_size`` is its size, ``size`` that after the task-space rules. Of the latter ``n_judged`` candidates
-    were judged: each once if ``is_complete``, else as many random draws. ``n_opaque`` of them belong to sketches
-    that could not be read: most rules keep those unseen. ``steps`` is the funnel, ``seconds`` what judging took.
+    were judged, each once if ``is_complete``, else as random draws. ``n_opaque`` more are of sketches that could
+    not be read, so nothing is known of them. ``steps`` is the funnel, ``seconds`` what judging took.
     """
 
     full_size: int
@@ -51,7 +51,7 @@ class Census:
 
     @property
     def legal(self) -> Share | None:
-        """The share of legal candidates in what the task-space rules leave; None if nothing was judged."""
+        """The share of legal candidates in what could be judged; None if that is nothing."""
         return share_of(self.n_legal, self.n_judged, is_exact=self.is_complete)
 
     @property
@@ -96,12 +96,14 @@ def take_census(
     n_judged = n_opaque = n_legal = n_kept = 0
     started = time.perf_counter()
     for batch in batches:
-        legal, kept = pipeline.judge(batch, funnel)
-        n_judged += len(batch)
-        n_opaque += len(batch) if batch.is_opaque else 0
-        n_legal += int(legal.sum())
-        n_kept += int(kept.sum())
-        on_progress(n_judged, n)
+        if batch.is_opaque:
+            n_opaque += len(batch)
+        else:
+            legal, kept = pipeline.judge(batch, funnel)
+            n_judged += len(batch)
+            n_legal += int(legal.sum())
+            n_kept += int(kept.sum())
+        on_progress(n_judged + n_opaque, n)
     return Census(
         full_size=space.size,
         size=restricted.size,

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from prune_engine import __version__
-from prune_engine.cli import plugins, profiles, run, tune
+from prune_engine.cli import candidates, plugins, profiles, prune, run, spaces, tune
 from prune_engine.cli.streams import open_closed_streams
 from prune_engine.errors import PruneEngineError
 
@@ -65,6 +65,9 @@ def make_app() -> typer.Typer:
 
     app.command("tune")(tune.tune)
     app.command("run")(run.run)
+    app.command("spaces")(spaces.spaces)
+    app.command("prune")(prune.prune)
+    app.command("candidates")(candidates.candidates)
     app.command("plugins")(plugins.plugins)
     app.add_typer(profiles.profiles, name="profiles")
     return app

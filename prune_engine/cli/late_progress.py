@@ -1,0 +1,25 @@
+"""Progress of what usually takes no time: nothing is said unless it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from prune_engine.cli.streams import say
+
+#: Seconds of silence, at first and between two lines.
+_PATIENCE_SECS = 2.0
+
+
+class LateProgress:
+    """Says a line on stderr now and then, from two seconds after it was made."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._last = clock, clock()
+
+    def tell(self, line: str) -> None:
+        """Say where the work stands, if it is time to."""
+        now = self._clock()
+        if now - self._last >= _PATIENCE_SECS:
+            self._last = now
+            say(line)

@@ -1,0 +1,55 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from prune_engine.errors import OutputError
+
+
+def check_place(path: Path) -> None:
+    """Raise OutputError now, rather than after the work, if a file cannot be written there."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(21, "it is a folder", str(path))
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise _output_error(error, path) from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file; whoever reads it meanwhile sees the old one or the new. Raises OutputError."""
+    try:
+        if path.exists() and not path.is_file():  # a device or a pipe cannot be replaced
+            path.write_text(text, encoding="utf-8")
+            return
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", suffix=".tmp", delete=False
+        ) as file:
+            staged = Path(file.name)
+            try:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+                staged.chmod(0o666 & ~_umask())  # temporary files are private
+                staged.replace(path)
+            except BaseException:
+                staged.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise _output_error(error, path) from error
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _output_error(error: OSError, path: Path) -> OutputError:
+    return OutputError(
+        f"cannot be written ({error.strerror or error})", who=str(path), remedy="Name another file with --out."
+    )
