@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from prune_engine.space import Int32Array
 from prune_engine.symbols.expr import CONDITIONS, Expr, Int64Array
 
-#: Rows at a time. A column of a chunk takes 64 KiB, and what is in use at once stays in a core's second-level cache;
+#: Rows at a time. A column of a chunk takes 64 KiB, and those in use at once stay in a core's second-level cache:
 #: half as many rows pay more for starting steps, twice as many gain nothing.
 CHUNK_ROWS = 8192
 
