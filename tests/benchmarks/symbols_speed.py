@@ -72,7 +72,8 @@ CASES = (
 
 def columns_of(batch: CandidateBatch, names: Sequence[str]) -> dict[str, Any]:
     """The columns of symbols, asked for together."""
-    return nest_columns(batch, {n: f for n in names if (f := batch.space.symbols[n].formula) is not None})
+    formulas = {name: formula for name in names if (formula := batch.space.symbols[name].formula) is not None}
+    return {name: batch.symbol(name) for name in names if name not in formulas} | nest_columns(batch, formulas)
 
 
 def real_sketch(workload: str, kind: str) -> Sketch:
