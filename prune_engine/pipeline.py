@@ -25,6 +25,7 @@ from prune_engine.pool import NOT_AUDITED, Auditee, Pool, joined
 from prune_engine.reasons import CandidateSymbols, reason_of
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import DraftScorer, Rule, SelectionPool, Selector, Strategy, Verifier
+from prune_engine.survivors import Survivors
 from prune_engine.verdicts import (
     BoolArray,
     Float64Array,
@@ -174,16 +175,16 @@ class Pipeline:
 
         ``funnel`` is given a step for each rule that masks and had anything left to judge.
         """
-        alive = np.ones(len(batch), dtype=np.bool_)
+        alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
         legal = alive
         for rule in filter(self.is_active, self._rules):
             n_in = int(alive.sum())
             if type(rule).mask is Rule.mask or not n_in:
                 continue
             started = time.perf_counter()
-            alive = alive & ~self._dropped_by(rule, batch, alive)
-            seconds = time.perf_counter() - started
-            funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), seconds, rule.kind))
+            alive = alive & ~self._dropped_by(rule, survivors, alive)
+            took = time.perf_counter() - started
+            funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), took, rule.kind))
             legal = alive if rule.kind is RuleKind.LEGALITY else legal
         return legal, alive
 
@@ -201,17 +202,16 @@ class Pipeline:
         n_dropped: Counter[str] = Counter()
         auditees: list[Auditee] = [(Stage.RULE, rule.name) for rule in self._rules]
         for number, batch in enumerate(batches):
-            alive = np.ones(len(batch), dtype=np.bool_)
+            alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
             audit = np.full(len(batch), NOT_AUDITED)
             for position, rule in enumerate(self._rules):
                 is_guess = rule.kind is RuleKind.HEURISTIC
                 n_in = int(alive.sum())
-                if not self.is_active(rule) or not n_in or (number < n_seeds and is_guess):
-                    continue
-                if type(rule).mask is Rule.mask:
+                is_spared = number < n_seeds and is_guess
+                if not self.is_active(rule) or not n_in or is_spared or type(rule).mask is Rule.mask:
                     continue
                 started = time.perf_counter()
-                dropped = self._dropped_by(rule, batch, alive)
+                dropped = self._dropped_by(rule, survivors, alive)
                 seconds = time.perf_counter() - started
                 alive &= ~dropped
                 n_out, n_audits = int(alive.sum()), 0
@@ -247,13 +247,14 @@ class Pipeline:
             self._on_failure(rule, error)
             return rule.name, {}
 
-    def _dropped_by(self, rule: Rule, batch: CandidateBatch, alive: BoolArray) -> BoolArray:
+    def _dropped_by(self, rule: Rule, survivors: Survivors, alive: BoolArray) -> BoolArray:
+        part = survivors.narrow(alive)
         try:
-            mask = contracts.check_mask(rule.name, rule.mask(batch, self._profile), len(batch))
+            mask = contracts.check_mask(rule.name, rule.mask(part, self._profile), len(part))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self.set_aside(rule, error)
-            return np.zeros(len(batch), dtype=np.bool_)
-        return alive & ~mask
+            return np.zeros(len(alive), dtype=np.bool_)
+        return alive & ~survivors.spread(mask)
 
     def _audit_draw(self, n: int, rng: np.random.Generator) -> BoolArray:
         return rng.random(n) < self._config.audit_fraction

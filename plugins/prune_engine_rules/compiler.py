@@ -37,7 +37,7 @@ class Refused(Rule):
 class Duplicate(Rule):
     """The compiler repairs the decisions into those of another candidate: the same program under another name."""
 
-    name, kind, order = "rules.duplicate", RuleKind.LEGALITY, 20
+    name, kind, order = "rules.duplicate", RuleKind.LEGALITY, 5
 
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:  # noqa: ARG002 - any device
         """Keep candidates whose decisions are those that run; bool (n,)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from prune_engine.symbols import cpu, gpu, kernel, npu, pruner
-from prune_engine.symbols.structure import nest_symbol
+from prune_engine.symbols.structure import canonical_column, nest_symbol
 from prune_engine.symbols.table import SymbolDef
 
 _OWN: Final = "footprint rules of prune_engine.symbols"
@@ -163,13 +163,13 @@ _KERNEL: Final = (
         lambda nest: nest.is_refused,
         bound="0 or 1",
     ),
-    nest_symbol(
+    SymbolDef(
         "is_canonical",
         "0 or 1",
         "whether the decisions are those that run, not such as are repaired to others",
         _TVM,
-        lambda nest: nest.is_canonical,
-        bound="0 or 1",
+        canonical_column,
+        "0 or 1",
     ),
 )
 

@@ -40,8 +40,21 @@ class NestSource(Protocol):
         """The structures of candidates, int32 (n, v) row numbers; every row is in exactly one group."""
         ...
 
+    def canonical(self, indices: Int32Array) -> NDArray[np.bool_]:
+        """Whose decisions are those that run, bool (n,): ``LoopNest.is_canonical`` without reading every nest."""
+        ...
+
 
 Formula = Callable[[LoopNest], Expr]
+
+
+def canonical_by_nests(source: NestSource, indices: Int32Array) -> NDArray[np.bool_]:
+    """``NestSource.canonical`` for a source that has the nests at hand."""
+    found = np.ones(len(indices), dtype=np.bool_)
+    for group in source.groups(indices):
+        rows = slice(None) if group.rows is None else group.rows
+        found[rows] = evaluate([group.nest.is_canonical], source.tables, indices[rows])[0] != 0
+    return found
 
 
 def nest_symbol(name: str, unit: str, meaning: str, source: str, formula: Formula, *, bound: str = "") -> SymbolDef:
@@ -54,6 +67,11 @@ def nest_symbol(name: str, unit: str, meaning: str, source: str, formula: Formul
         return nest_column(batch, name, formula)
 
     return SymbolDef(name, unit, meaning, source, compute, bound, formula)
+
+
+def canonical_column(batch: CandidateBatch) -> NDArray[np.int64]:
+    """1 where the decisions are those that run, int64 (n,). Raises SpaceError for an opaque batch."""
+    return _source(batch, "is_canonical").canonical(batch.indices).astype(np.int64)
 
 
 def nest_column(batch: CandidateBatch, name: str, formula: Formula) -> NDArray[np.int64]:
@@ -70,14 +88,7 @@ def nest_columns(batch: CandidateBatch, formulas: Mapping[str, Formula]) -> dict
     Together they cost much less than one by one: what they have in common is computed once.
     Raises SpaceError for a batch whose sketch could not be read.
     """
-    source = batch.sketch.nests
-    if source is None:
-        raise SpaceError(
-            "a symbol of a sketch that could not be read was asked for",
-            who=f"symbol {next(iter(formulas), '')!r}",
-            got=batch.sketch.opaque_reason or "no loop nest",
-            remedy="Ask batch.is_opaque first.",
-        )
+    source = _source(batch, next(iter(formulas), ""))
     known = batch.shared.get(_SHARED)
     if not isinstance(known, _BatchColumns):
         known = batch.shared[_SHARED] = _BatchColumns(source, batch.indices)
@@ -118,3 +129,14 @@ def _formula(nest: LoopNest, name: str, formula: Formula) -> Expr:
     if name not in nest.formulas:
         nest.formulas[name] = formula(nest)
     return nest.formulas[name]
+
+
+def _source(batch: CandidateBatch, symbol: str) -> NestSource:
+    if batch.sketch.nests is None:
+        raise SpaceError(
+            "a symbol of a sketch that could not be read was asked for",
+            who=f"symbol {symbol!r}",
+            got=batch.sketch.opaque_reason or "no loop nest",
+            remedy="Ask batch.is_opaque first.",
+        )
+    return batch.sketch.nests

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from kits.nest_comparison import KIND_NAMES, own_axes, unroll_steps
 from kits.oracle import Realised
 from kits.touches import with_parents
+from numpy.typing import NDArray
 
 from prune_engine.metaschedule.tir_lowered import compacted_buffers, pipelined_buffers
 from prune_engine.metaschedule.tir_nest import TirAccess, TirBlock, TirIter, TirNest, read_nest
@@ -16,7 +18,7 @@ from prune_engine.space import Int32Array, Sketch
 from prune_engine.symbols.evaluate import TableValues
 from prune_engine.symbols.expr import Expr, as_expr
 from prune_engine.symbols.loop_nest import Access, Buffer, Index, Iterator, Loop, LoopNest, Role, Statement, Term
-from prune_engine.symbols.structure import NestGroup
+from prune_engine.symbols.structure import NestGroup, canonical_by_nests
 
 _KIND_OF = {name: kind for kind, name in KIND_NAMES.items()}
 
@@ -27,6 +29,9 @@ class EchoSource:
     def __init__(self, sketch: Sketch, nest: LoopNest) -> None:
         self.tables = TableValues(sketch)
         self._nest = nest
+
+    def canonical(self, indices: Int32Array) -> NDArray[np.bool_]:
+        return canonical_by_nests(self, indices)
 
     def groups(self, indices: Int32Array) -> Sequence[NestGroup]:
         return [NestGroup(self._nest, None)]

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.space import DesignSpace, Int32Array, Sketch, Variable, VariableKind, perfect_tile_table
@@ -24,7 +25,7 @@ from prune_engine.symbols.loop_nest import (
     Statement,
     Term,
 )
-from prune_engine.symbols.structure import NestGroup
+from prune_engine.symbols.structure import NestGroup, canonical_by_nests
 from prune_engine.symbols.table import symbol_table
 from prune_engine.testing import make_task
 
@@ -37,6 +38,9 @@ class FixedNest:
 
     nest: LoopNest
     tables: TableValues
+
+    def canonical(self, indices: Int32Array) -> NDArray[np.bool_]:
+        return canonical_by_nests(self, indices)
 
     def groups(self, indices: Int32Array) -> Sequence[NestGroup]:
         return [NestGroup(self.nest, None)]

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import Count, HardwareProfile, MemoryLevel, Scope
 from prune_engine.space import DesignSpace, Int32Array, Sketch, Subject, Variable, VariableKind, perfect_tile_table
 from prune_engine.symbols.evaluate import TableValues
 from prune_engine.symbols.loop_nest import LoopNest
-from prune_engine.symbols.structure import NestGroup
+from prune_engine.symbols.structure import NestGroup, canonical_by_nests
 from prune_engine.symbols.table import Column, SymbolDef
 from prune_engine.task import TuningTask
 from prune_engine.testing import make_task
@@ -24,6 +25,9 @@ class OneNest:
     def __init__(self, sketch: Sketch, nests: Sequence[LoopNest], by_variable: int | None = None) -> None:
         self.tables = TableValues(sketch)
         self._nests, self._by_variable = nests, by_variable
+
+    def canonical(self, indices: Int32Array) -> NDArray[np.bool_]:
+        return canonical_by_nests(self, indices)
 
     def groups(self, indices: Int32Array) -> Sequence[NestGroup]:
         if self._by_variable is None:

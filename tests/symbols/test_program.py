@@ -28,7 +28,7 @@ from prune_engine.symbols.expr import (
     where,
 )
 from prune_engine.symbols.program import CHUNK_ROWS
-from prune_engine.symbols.structure import NestGroup, nest_columns
+from prune_engine.symbols.structure import NestGroup, canonical_by_nests, nest_columns
 
 
 def sketch_of_three() -> Sketch:
@@ -142,6 +142,9 @@ class ByFirstPart:
     def __init__(self, sketch: Sketch) -> None:
         self.tables = TableValues(sketch)
         self.nests = [nests.Builder().nest(is_refused=value) for value in (part(1, 0), part(2, 0))]
+
+    def canonical(self, indices: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return canonical_by_nests(self, indices)
 
     def groups(self, indices: np.ndarray) -> list[NestGroup]:  # type: ignore[type-arg]
         return [

@@ -33,6 +33,7 @@ class _Step:
     """What follows from the locations taken so far: the nest, or what the next location is."""
 
     nest: LoopNest | None = None
+    variable: int = -1
     taken: Expr | None = None
     inner: dict[int, _Step] = field(default_factory=dict)
 
@@ -57,6 +58,12 @@ class InterpretedSketch:
         """The structures of candidates, int32 (n, v). Raises NotInterpretedError for one that cannot be read."""
         found: list[NestGroup] = []
         self._collect(self._first, (), indices, None, found)
+        return found
+
+    def canonical(self, indices: Int32Array) -> NDArray[np.bool_]:
+        """Whose decisions are those that run, bool (n,). The others' structures are not read."""
+        found = np.ones(len(indices), dtype=np.bool_)
+        self._find_canonical(self._first, (), indices, np.arange(len(indices)), found)
         return found
 
     def nest_at(self, locations: tuple[int, ...]) -> LoopNest | None:
@@ -85,6 +92,22 @@ class InterpretedSketch:
             inner = self._inner(step, taken, location)
             self._collect(inner, (*taken, location), indices, chosen if rows is None else rows[chosen], found)
 
+    def _find_canonical(
+        self,
+        step: _Step,
+        taken: tuple[int, ...],
+        indices: Int32Array,
+        rows: NDArray[np.intp],
+        found: NDArray[np.bool_],
+    ) -> None:
+        if step.taken is None:
+            return
+        column, decided = evaluate([step.taken, part(step.variable, 0)], self._tables, indices[rows])
+        found[rows[column != decided]] = False
+        for location in np.unique(column[column == decided]).tolist():
+            chosen = rows[(column == location) & (decided == location)]
+            self._find_canonical(self._inner(step, taken, location), (*taken, location), indices, chosen, found)
+
     def _inner(self, step: _Step, taken: tuple[int, ...], location: int) -> _Step:
         if location not in step.inner:
             step.inner[location] = self._step((*taken, location))
@@ -95,7 +118,7 @@ class InterpretedSketch:
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:
-            return _Step(taken=needed.taken)
+            return _Step(variable=needed.variable, taken=needed.taken)
         limits = self._facts.limits
         done = post_process(runner, self._facts.kind, limits.max_threads_per_block if limits else 1)
         is_canonical = as_expr(1)
