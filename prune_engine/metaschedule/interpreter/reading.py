@@ -26,6 +26,8 @@ from prune_engine.symbols.expr import as_expr
 
 #: Nodes of a block's body that count as one operation per instance (TVM's per-store features count the same).
 _OPERATIONS = frozenset(("Add", "Sub", "Mul", "Div", "Min", "Max"))
+#: What an element read from a buffer is called, in one version of TVM or another.
+_LOADS = ("BufferLoad", "TensorLoad")
 
 
 def read_tree(mod: Any) -> Tree:
@@ -202,7 +204,7 @@ def _operations(block: TirBlock) -> tuple[int, dict[int, int]]:
         root = stack.pop()
         for node in walk(root):
             kind = type(node).__name__
-            if kind == "BufferLoad":
+            if kind in _LOADS:
                 key = int(node.source.__chandle__())
                 loads[key] = loads.get(key, 0) + 1
             elif kind == "Call":
@@ -214,8 +216,8 @@ def _operations(block: TirBlock) -> tuple[int, dict[int, int]]:
 
 def _is_index(node: Any) -> bool:
     """Whether an arithmetic node computes an index (int32/int64 of plain variables) rather than a value."""
-    return not any(type(n).__name__ in ("BufferLoad", "Cast", "FloatImm") for n in walk(node))
+    return not any(type(n).__name__ in (*_LOADS, "Cast", "FloatImm") for n in walk(node))
 
 
 def _is_copy(block: TirBlock) -> bool:
-    return type(block.node.block.body.value).__name__ == "BufferLoad"
+    return type(block.node.block.body.value).__name__ in _LOADS
