@@ -18,7 +18,7 @@ from prune_engine.errors import SpaceError
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
 from prune_engine.metaschedule.targets import architecture_of, make_target
 from prune_engine.metaschedule.tir_nest import kernel_of
-from prune_engine.metaschedule.tir_walk import children, walk
+from prune_engine.metaschedule.tir_walk import LOADS, children, walk
 
 _OPERATIONS = (
     *("float_mad", "float_add_sub", "float_mul", "float_div_mod", "float_cmp", "float_math", "float_other"),
@@ -182,7 +182,7 @@ def _stores(statement: Any, block: str) -> Iterator[tuple[str, Any]]:
 def _is_constant(value: Any) -> bool:
     """Whether TVM passes over a store of this: a number, or a choice between values that reads nothing."""
     if type(value).__name__ == "Select":
-        return not any(type(e).__name__ == "BufferLoad" for e in walk(value))
+        return not any(type(e).__name__ in LOADS for e in walk(value))
     return type(value).__name__ in ("IntImm", "FloatImm")
 
 

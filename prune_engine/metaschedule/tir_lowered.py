@@ -17,7 +17,7 @@ from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line
 from prune_engine.metaschedule.targets import make_target
 from prune_engine.metaschedule.tir_nest import TirBuffer, buffer_of, kernel_of
-from prune_engine.metaschedule.tir_walk import children, expressions_of, statements, walk
+from prune_engine.metaschedule.tir_walk import LOADS, children, expressions_of, statements, walk
 
 _LAUNCH_ATTRIBUTES = ("thread_extent", "virtual_thread")
 
@@ -158,7 +158,7 @@ class _Found:
             self._vector(_dtype_of(statement.value))
         for root in expressions_of(statement, kind):
             for expression in walk(root):
-                if type(expression).__name__ in ("BufferLoad", "Cast"):
+                if type(expression).__name__ in (*LOADS, "Cast"):
                     self._vector(_dtype_of(expression))
 
     def _vector(self, dtype: str | None) -> None:

@@ -20,7 +20,9 @@ _FIELDS = {
     "Broadcast": ("value",),
     "Let": ("value", "body"),
 }
-_SEQUENCES = {"BufferLoad": ("indices",), "Call": ("args",), "Shuffle": ("vectors", "indices")}
+#: What reads an element of a buffer is called.
+LOADS = ("BufferLoad", "TensorLoad")
+_SEQUENCES = {**dict.fromkeys(LOADS, ("indices",)), "Call": ("args",), "Shuffle": ("vectors", "indices")}
 
 
 def statements(root: Any) -> Iterator[Any]:

@@ -21,13 +21,12 @@ from prune_engine.metaschedule.interpreter.tree import (
 )
 from prune_engine.metaschedule.tir_affine import integer_of
 from prune_engine.metaschedule.tir_nest import TirBlock, TirNest, buffer_of, kernel_of, read_nest
-from prune_engine.metaschedule.tir_walk import walk
+from prune_engine.metaschedule.tir_walk import LOADS, walk
 from prune_engine.symbols.expr import as_expr
 
 #: Nodes of a block's body that count as one operation per instance (TVM's per-store features count the same).
 _OPERATIONS = frozenset(("Add", "Sub", "Mul", "Div", "Min", "Max"))
 #: What an element read from a buffer is called, in one version of TVM or another.
-_LOADS = ("BufferLoad", "TensorLoad")
 
 
 def read_tree(mod: Any) -> Tree:
@@ -204,7 +203,7 @@ def _operations(block: TirBlock) -> tuple[int, dict[int, int]]:
         root = stack.pop()
         for node in walk(root):
             kind = type(node).__name__
-            if kind in _LOADS:
+            if kind in LOADS:
                 key = int(node.source.__chandle__())
                 loads[key] = loads.get(key, 0) + 1
             elif kind == "Call":
@@ -216,8 +215,8 @@ def _operations(block: TirBlock) -> tuple[int, dict[int, int]]:
 
 def _is_index(node: Any) -> bool:
     """Whether an arithmetic node computes an index (int32/int64 of plain variables) rather than a value."""
-    return not any(type(n).__name__ in (*_LOADS, "Cast", "FloatImm") for n in walk(node))
+    return not any(type(n).__name__ in (*LOADS, "Cast", "FloatImm") for n in walk(node))
 
 
 def _is_copy(block: TirBlock) -> bool:
-    return type(block.node.block.body.value).__name__ in _LOADS
+    return type(block.node.block.body.value).__name__ in LOADS
