@@ -167,6 +167,28 @@ def test_a_tile_that_does_not_fit_is_not_interpreted() -> None:
         _Matmul(m=20).tiled(16, 16, 8)
 
 
+def test_tiles_that_interleave_are_not_interpreted() -> None:
+    made = _Matmul()
+    outer, inner = split_loop(made.tree, made.loops[0], [as_expr(2), as_expr(16)], is_perfect=True)
+    reorder_loops(made.tree, [inner, *made.loops[1:], outer])
+    with pytest.raises(NotInterpretedError, match="that overlap"):
+        blockize(made.tree, outer)
+
+
+def test_a_tile_walked_backwards_is_not_interpreted() -> None:
+    made = _Matmul()
+    made.block.reads[0] = AccessNode(made.a, (IndexNode(((made.i, -1),), 31), IndexNode(((made.k, 1),))))
+    with pytest.raises(NotInterpretedError, match="walked backwards"):
+        made.tiled(16, 16, 8)
+
+
+def test_loops_of_several_blocks_are_not_a_tile() -> None:
+    made = _Matmul()
+    made.tree.insert(BlockNode("D", [], [], [], has_init=False, flop_count=0), made.loops[1], 0)
+    with pytest.raises(NotInterpretedError, match="holds 2 blocks"):
+        blockize(made.tree, made.loops[1])
+
+
 def test_a_tile_in_a_tile_is_not_interpreted() -> None:
     made = _Matmul()
     outer = made.tiled(16, 16, 8)
@@ -203,6 +225,9 @@ def test_reindexing_orders_a_buffer_by_the_variables_of_its_block() -> None:
     assert made.block.reads[1].buffer.shape == (16, 32)
     assert [index.coefficients for index in copy.reads[0].indices] == [((copy.iters[1], 1),), ((copy.iters[0], 1),)]
     assert made.tree.blocks() == [copy, made.block]
+    made.block.reads[0] = AccessNode(made.a, (IndexNode(None), IndexNode(((made.k, 1),))))
+    with pytest.raises(NotInterpretedError, match="not indexed affinely"):
+        reindex(made.tree, made.block, 0, is_write=False)
     after = reindex(made.tree, made.block, 0, is_write=True)
     assert made.tree.blocks() == [copy, made.block, after]
 
@@ -236,6 +261,19 @@ def test_tiles_that_do_not_follow_the_loops_are_not_interpreted() -> None:
     transform_layout(made.tree, made.c, _tiles(part(1, 1), 4))
     with pytest.raises(NotInterpretedError, match="do not fit its loops"):
         physical(outer.writes[0])
+
+
+def test_tiles_of_a_buffer_touched_in_part_are_not_interpreted() -> None:
+    made = _Matmul()
+    transform_layout(made.tree, made.c, _tiles(2, 2))
+    with pytest.raises(NotInterpretedError, match="laid out twice"):
+        transform_layout(made.tree, made.c, _tiles(2, 2))
+    shifted = AccessNode(made.c, (IndexNode(((made.i, 1),), 1), IndexNode(((made.j, 1),))))
+    with pytest.raises(NotInterpretedError, match="at an offset"):
+        physical(shifted)
+    split_loop(made.tree, made.loops[0], [as_expr(3), as_expr(16)], is_perfect=False)
+    with pytest.raises(NotInterpretedError, match="beyond its end"):
+        physical(made.block.writes[0])
 
 
 @pytest.mark.parametrize(
