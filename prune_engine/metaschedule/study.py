@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from prune_engine.errors import ConfigError, PluginContractError
-from prune_engine.metaschedule.materialise import Materialiser
+from prune_engine.metaschedule.materialise import Materialiser, module_to_json
 from prune_engine.metaschedule.study_device import StudyRequest, chosen_device
 from prune_engine.metaschedule.workloads.loading import check_source, load_tasks
 from prune_engine.pipeline import Pipeline
@@ -66,6 +66,10 @@ class Study:
     def space(self, task: TuningTask) -> DesignSpace:
         """A task's design space, unrestricted, with every registered symbol. Raises SpaceError."""
         return replace(self.materialiser(task).design_space(), symbols=self._strategies.symbols)
+
+    def module_json(self, task: TuningTask) -> str:
+        """A task's IRModule, as ``tvm.ir.load_json`` reads it: what its traces are to be replayed on."""
+        return module_to_json(task.mod)
 
     def tasks_named(self, wanted: str | None) -> list[tuple[int, TuningTask]]:
         """The tasks, each with its number from 1: all, or those of a name, a number or the first letters of an id.

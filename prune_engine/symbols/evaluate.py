@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from prune_engine.space import Int32Array, Sketch
-from prune_engine.symbols.expr import OPERATIONS, Expr, Int64Array
+from prune_engine.symbols.expr import ON_NUMBERS, OPERATIONS, Expr, Int64Array
 from prune_engine.symbols.program import CHUNK_ROWS as CHUNK_ROWS
 from prune_engine.symbols.program import Program
 
@@ -74,3 +74,24 @@ class Evaluator:
 def evaluate(exprs: Sequence[Expr], tables: TableValues, indices: Int32Array) -> list[Int64Array]:
     """Columns of several expressions, each int64 (n,), chunk by chunk, so that what lies between needs no room."""
     return tables.program(exprs)(indices)
+
+
+def numbers(exprs: Sequence[Expr], tables: TableValues, row: Int32Array) -> list[int]:
+    """The values of expressions for one candidate, int32 (v,): for a few of them, where columns would not pay."""
+    known: dict[Expr, int] = {}
+
+    def value(expr: Expr) -> int:
+        if expr not in known:
+            if expr.constant is not None:
+                known[expr] = expr.constant
+            elif expr.op == "part":
+                known[expr] = int(tables.of(expr)[row[expr.payload[0]]])
+            elif expr.op == "where":
+                condition, then, otherwise = expr.args
+                known[expr] = value(then) if value(condition) else value(otherwise)
+            else:
+                a, b = expr.args
+                known[expr] = ON_NUMBERS[expr.op](value(a), value(b))
+        return known[expr]
+
+    return [value(expr) for expr in exprs]

@@ -206,7 +206,7 @@ OPERATIONS: Final[Mapping[str, Callable[..., Int64Array]]] = {
     "where": _select,
 }
 #: The same on Python's numbers, for what is known when an expression is made.
-_ON_NUMBERS: Final[Mapping[str, Callable[[int, int], int]]] = {
+ON_NUMBERS: Final[Mapping[str, Callable[[int, int], int]]] = {
     "add": operator.add,
     "sub": operator.sub,
     "mul": operator.mul,
@@ -241,7 +241,7 @@ _COMMUTES: Final = frozenset({"add", "mul", "and", "or", "min", "max", "eq"})
 def _fold(op: str, a: Expr, b: Expr) -> Expr:
     """An operation on two expressions, with what is known at once worked out."""
     if a.constant is not None and b.constant is not None:
-        return as_expr(_ON_NUMBERS[op](a.constant, b.constant))
+        return as_expr(ON_NUMBERS[op](a.constant, b.constant))
     if op in _COMMUTES and a.constant is not None:
         a, b = b, a  # constants to the right
     if op in _NEUTRAL and b.constant == _NEUTRAL[op]:

@@ -15,8 +15,8 @@ from prune_engine.testing import make_profile, make_task
 from prune_engine.verdicts import Outcome, RuleKind
 
 GPU_SYMBOLS = {
-    "is_refused": [0, 1, 0, 0, 0, 0],
-    "is_canonical": [1, 0, 0, 1, 1, 1],
+    "is_refused": [0, 1, 1, 0, 0, 0],
+    "is_canonical": [1, 0, 1, 1, 1, 1],
     "threads_per_block": [256, 4096, 256, 2048, 256, 256],
     "shared_bytes_per_block": [1024] * 6,
     "max_vector_bytes": [16, 64, 16, 16, 16, 16],
@@ -58,8 +58,8 @@ def test_sound_rules_come_first_and_all_have_a_step() -> None:
     assert kinds == sorted(kinds, key=lambda k: k is RuleKind.HEURISTIC)
     names = [s.strategy for s in steps]
     assert names[:6] == [
-        "rules.refused",
         "rules.duplicate",
+        "rules.refused",
         "rules.threads-per-block",
         "rules.shared-memory",
         "rules.vector-bytes",

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from prune_engine.metaschedule.tir_nest import read_nest
 from prune_engine.space import Int32Array
-from prune_engine.symbols.evaluate import evaluate
+from prune_engine.symbols.evaluate import numbers
 from prune_engine.symbols.loop_nest import LoopKind
 from prune_engine.symbols.structure import NestSource
 
@@ -52,9 +52,9 @@ def mismatch(nests: NestSource, indices: Int32Array, mod: Any) -> str | None:
     }
     read: dict[str, Shape] = {}
     for statement in nest.statements:
-        columns = evaluate([e for loop in statement.loops for e in (loop.extent, loop.kind)], nests.tables, indices)
-        numbers = [int(column[0]) for column in columns]
-        pairs = zip(numbers[::2], numbers[1::2], strict=True)
+        exprs = [e for loop in statement.loops for e in (loop.extent, loop.kind)]
+        values = numbers(exprs, nests.tables, indices[0])
+        pairs = zip(values[::2], values[1::2], strict=True)
         read[statement.name] = merged((extent, KIND_NAMES[LoopKind(kind)]) for extent, kind in pairs)
     if set(built) != set(read):
         return f"statements {', '.join(sorted(set(read)))} are {', '.join(sorted(set(built)))}"

@@ -153,7 +153,10 @@ def _parallel_and_vector(
     parallel = [is_data_parallel(loop) for loop in around]
     is_free = [loop.kind == LoopKind.SERIAL and not loop.annotations for loop in around]
     is_single = [len(loop.children) == 1 for loop in around]
-    n_fusible = _fusible(block, around)
+    tail = n
+    while tail and is_free[tail - 1] and is_single[tail - 1] and parallel[tail - 1].constant != 0:
+        tail -= 1
+    n_fusible = _fusible(block, around[tail:])  # loops further out are never vectorised
     in_vector, any_vector = _vector_suffix(around, parallel, is_free, is_single, n_fusible, max_vector)
     n_vector = _count(in_vector)
     if not is_first:
@@ -231,9 +234,8 @@ def _vector_suffix(
 
 
 def _fusible(block: BlockNode, around: list[LoopNode]) -> Expr:
-    """How many loops, from inside, walk through memory without a gap, for every access of the block."""
+    """How many of the loops, from inside, walk through memory without a gap, for every access of the block."""
     most: Expr | None = None
-    # Loops further out than the innermost run of free ones are never asked for.
     for access in (*block.reads, *block.writes):
         number = _fusible_for(access, around)
         most = number if most is None else minimum(most, number)
