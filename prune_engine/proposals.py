@@ -117,26 +117,30 @@ class Proposer:
         self._n_drawn += len(batch)
         _, keep = self._pipeline.judge(batch, Funnel())
         kept = batch.take(keep)
-        indices = self._checked(kept, n, quota) if batch.is_opaque else kept.indices
-        rows = CandidateBatch(batch.space, batch.sketch, indices)
-        new = rows.take(self._taken.unseen(rows)).indices
-        self._taken.add(batch.sketch.index, new)
-        self._found[batch.sketch.index].append(new)
-        self._n_found += len(new)
+        if batch.is_opaque:
+            self._take_checked(kept, n, quota)
+        else:
+            self._add(kept)
         self._on_progress(min(self._n_found, n), n)
 
-    def _checked(self, batch: CandidateBatch, n: int, quota: int) -> Int32Array:
-        """What the compiler accepts of a batch, as it would run, int32 (<= quota, v)."""
-        accepted: list[Int32Array] = []
+    def _take_checked(self, batch: CandidateBatch, n: int, quota: int) -> None:
+        """Keep what the compiler accepts of a batch, as it would run, until ``quota`` are new."""
+        wanted = self._n_found + quota
         for row in range(len(batch)):
-            if len(accepted) >= quota or not self._may_check(n):
+            if self._n_found >= wanted or not self._may_check(n):
                 break
             self._n_checked += 1
             actual = self._check(batch, row)
             if actual is not None:
-                accepted.append(actual)
-            self._on_progress(min(self._n_found + len(accepted), n), n)
-        return np.stack(accepted) if accepted else batch.indices[:0]
+                self._add(CandidateBatch(batch.space, batch.sketch, actual[None]))
+            self._on_progress(min(self._n_found, n), n)
+
+    def _add(self, batch: CandidateBatch) -> None:
+        """Keep those that were not found before."""
+        new = batch.take(self._taken.unseen(batch)).indices
+        self._taken.add(batch.sketch.index, new)
+        self._found[batch.sketch.index].append(new)
+        self._n_found += len(new)
 
     def _chosen(self, n: int, is_all: bool) -> Proposals:
         batches = tuple(

@@ -28,6 +28,9 @@ def candidates(
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="Candidates of each task.")] = 512,
     seed: options.Seed = 0,
     out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = _STDOUT,
+    modules: Annotated[
+        Path | None, typer.Option(help="Folder for each task's IRModule, as TVM's JSON: TASK_ID.json.")
+    ] = None,
     task: options.Task = None,
     heuristics: Annotated[
         bool, typer.Option("--heuristics", help="Apply HEURISTIC rules, too: fewer candidates, by guesses.")
@@ -45,11 +48,13 @@ def candidates(
     Nothing is built or measured.
     """
     from prune_engine.cli.late_progress import LateProgress
-    from prune_engine.cli.output_file import check_place, write_whole
+    from prune_engine.cli.output_file import check_place, make_folder, write_whole
 
     path = None if out == _STDOUT else Path(out)
     if path is not None:
         check_place(path)  # before anything that takes seconds
+    if modules is not None:
+        make_folder(modules)
     with redirect_stdout(sys.stderr):  # stdout is for the result alone, whatever plugins print
         study = options.open_study(
             workload,
@@ -68,7 +73,10 @@ def candidates(
         progress = LateProgress()
         lines: list[str] = []
         for _, one in study.tasks_named(task):
-            lines += _lines_of(study, one, n, heuristics, seed, progress)
+            found = _lines_of(study, one, n, heuristics, seed, progress)
+            if found and modules is not None:
+                write_whole(modules / f"{one.task_id}.json", study.module_json(one))
+            lines += found
     if not lines:
         from prune_engine.errors import SpaceError
 

@@ -9,6 +9,19 @@ from pathlib import Path
 from prune_engine.errors import OutputError
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder and those it is in, as far as they are missing, and see that one can write there.
+
+    Raises OutputError.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise _output_error(error, path) from error
+
+
 def check_place(path: Path) -> None:
     """Raise OutputError now, rather than after the work, if a file cannot be written there."""
     try:
@@ -51,5 +64,5 @@ def _umask() -> int:
 
 def _output_error(error: OSError, path: Path) -> OutputError:
     return OutputError(
-        f"cannot be written ({error.strerror or error})", who=str(path), remedy="Name another file with --out."
+        f"cannot be written ({error.strerror or error})", who=str(path), remedy="Name another place."
     )
