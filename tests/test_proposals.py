@@ -121,7 +121,7 @@ def test_rare_ones_are_all_found_and_said_to_be_all() -> None:
 
 
 def test_what_the_explorer_never_proposes_is_found_by_looking_at_all() -> None:
-    explorer = Stubborn()
+    explorer = Stubborn(n=5000)
     found = proposer(readable(), Rare(), explorer=explorer).propose(30)
     assert explorer.n_calls > 1
     assert len(found) == 24
