@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
 from prune_engine.errors import ModelImportError, OutputError, TargetError
-from prune_engine.hardware.registry import ProfileRegistry
+from prune_engine.hardware.registry import Choice, ProfileRegistry
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
 from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
@@ -90,7 +90,9 @@ def tune_model(
     host.load()
     observer.on_status("starting the compiler")
     target = _target(request)
-    profile = _profile(request, host, target)
+    choice = _profile(request, host, target)
+    profile = choice.profile
+    observer.on_status(f"profile {profile.name}: {choice.reason}")
     for remark in _thread_remarks(request, target, profile):
         observer.on_status(f"warning: {remark}")
     store = _open_store(request, host)
@@ -183,7 +185,7 @@ def _thread_remarks(request: TuneRequest, target: str, profile: HardwareProfile)
             yield f"kernels run on {request.n_threads} threads, but {owner} says {n_cores:g} cores"
 
 
-def _profile(request: TuneRequest, host: PluginHost, target: str) -> HardwareProfile:
+def _profile(request: TuneRequest, host: PluginHost, target: str) -> Choice:
     from prune_engine.hardware.schema import HardwareProfile
 
     collected = host.collect("register_hardware_profiles")
@@ -191,8 +193,8 @@ def _profile(request: TuneRequest, host: PluginHost, target: str) -> HardwarePro
     if request.profile == "auto":
         chosen = host.first("resolve_hardware_profile", target=target, profiles=registry.profiles())
         if isinstance(chosen, HardwareProfile):
-            return chosen
-    return registry.resolve(request.profile, n_threads=request.n_threads)
+            return Choice(chosen, "a plugin chose it for this target")
+    return registry.choose(request.profile, n_threads=request.n_threads)
 
 
 def _open_store(request: TuneRequest, host: PluginHost) -> Store:
