@@ -69,3 +69,25 @@ def cli(tmp_path: Path, environment: dict[str, str]) -> Run:
         )
 
     return run
+
+
+Inside = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    """Run `prune-engine` in this process, which has TVM already: (exit code, stdout, stderr)."""
+    from prune_engine.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    for name in ("DATA", "CONFIG", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["prune-engine", *map(str, arguments)])
+        with pytest.raises(SystemExit) as done:
+            main()
+        out, err = capsys.readouterr()
+        return int(done.value.code or 0), out, err
+
+    return run
