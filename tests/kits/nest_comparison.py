@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from kits.oracle import Realised
+from kits.tiled import untiled
 from kits.touches import label, listed, matches, touched_by_block, touched_by_statement
 
 from prune_engine.candidates import CandidateBatch
@@ -145,7 +146,7 @@ def _access_differences(
         touched = touched_by_block(nest, block, built_at)
         if touched is None:  # left over of an imperfect split: nothing runs there
             continue
-        expected = set(touched)
+        expected = set(untiled(touched, {label(b.name): b.shape for b in nest.buffers}))
         got = set(touched_by_statement(statement, predicted_at, predicted))
         missing = [a for a in expected if not any(matches(a, b) for b in got)]
         surplus = [b for b in got if not any(matches(a, b) for a in expected)]

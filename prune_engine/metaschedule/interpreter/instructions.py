@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final
 
-from prune_engine.errors import SpaceError
 from prune_engine.metaschedule.interpreter import inlining
 from prune_engine.metaschedule.interpreter.compute_at import compute_at
 from prune_engine.metaschedule.interpreter.layouts import (
-    read_index_map,
     reindex,
     transform_block_layout,
     transform_layout,
 )
 from prune_engine.metaschedule.interpreter.locations import INLINE, ROOT, effective, locations
+from prune_engine.metaschedule.interpreter.loops import fuse_loops, reorder_loops, split_loop
 from prune_engine.metaschedule.interpreter.stages import cache_read, cache_write, rfactor
 from prune_engine.metaschedule.interpreter.tensorize import blockize
+from prune_engine.metaschedule.interpreter.trace_reading import Instruction, Variable
 from prune_engine.metaschedule.interpreter.tree import (
     BlockNode,
     IndexNode,
@@ -27,11 +25,8 @@ from prune_engine.metaschedule.interpreter.tree import (
     NotInterpretedError,
     Tree,
     blocks_under,
-    fuse_in_bindings,
     loops_of,
-    split_in_bindings,
 )
-from prune_engine.metaschedule.traces import plain as plain_value
 from prune_engine.space import Subject
 from prune_engine.symbols.expr import Expr, as_expr, ceildiv, part, product
 from prune_engine.symbols.loop_nest import LoopKind
@@ -50,66 +45,6 @@ THREAD_AXES: Final[Mapping[str, LoopKind]] = {
 _AT_ROOT, _INLINED = "root", "inline"
 #: TVM's BufferIndexType of a buffer that is written.
 _WRITE = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """A random variable of the trace, by address."""
-
-    key: int
-
-
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """An instruction of a trace as plain values; ``inputs`` holds Variables, numbers, None, and lists of these."""
-
-    kind: str
-    inputs: tuple[Any, ...]
-    attrs: tuple[Any, ...]
-    outputs: tuple[int, ...]
-
-
-def read_trace(trace: Any) -> list[Instruction]:
-    """A trace's instructions up to the post-processors'."""
-    found: list[Instruction] = []
-    known: dict[int, Variable] = {}
-    for inst in trace.insts:
-        kind = str(inst.kind.name)
-        if kind == "EnterPostproc":
-            break
-        inputs = tuple(_input(x, known) for x in inst.inputs)
-        outputs = tuple(_key(x) for x in inst.outputs)
-        attrs = tuple(_attribute(a, known) for a in inst.attrs)
-        known.update((key, Variable(key)) for key in outputs)
-        found.append(Instruction(kind, inputs, attrs, outputs))
-    return found
-
-
-def _input(item: Any, known: dict[int, Variable]) -> Any:
-    if item is None or isinstance(item, (int, float)):
-        return item
-    if isinstance(item, str):
-        return str(item)
-    if _key(item) in known:
-        return known[_key(item)]
-    if _is_index_map(item):
-        return read_index_map(item, known)
-    if hasattr(item, "__iter__"):
-        return [_input(x, known) for x in item]
-    return plain_value(item)
-
-
-def _attribute(item: Any, known: dict[int, Variable]) -> Any:
-    if _is_index_map(item):
-        return read_index_map(item, known)
-    try:
-        return plain_value(item)
-    except SpaceError:  # who needs it reads it itself
-        return item
-
-
-def _is_index_map(item: Any) -> bool:
-    return type(item).__name__ == "IndexMap"
 
 
 class LocationNeededError(Exception):
@@ -327,61 +262,6 @@ class TraceRunner:
         annotations.pop(str(inst.attrs[0]), None)
 
 
-def split_loop(tree: Tree, loop: LoopNode, extents: list[Expr], *, is_perfect: bool) -> list[LoopNode]:
-    """Put nested loops of these extents, outermost first, where ``loop`` was."""
-    made = [LoopNode(f"{loop.name}_{k}", extent) for k, extent in enumerate(extents)]
-    strides = [product(extents[k + 1 :]) for k in range(len(extents))]
-    split_in_bindings(loop, loop, list(zip(made, strides, strict=True)), is_perfect)
-    tree.replace(loop, made[0])
-    for outer, inner in pairwise(made):
-        outer.children = [inner]
-        inner.parent = outer
-    _take_children(made[-1], loop)
-    return made
-
-
-def fuse_loops(tree: Tree, loops: list[LoopNode]) -> LoopNode:
-    """Put one loop where directly nested ones were."""
-    for outer, inner in pairwise(loops):
-        if outer.children != [inner]:
-            raise NotInterpretedError(f"loops {outer.name} and {inner.name} are fused but not nested")
-    fused = LoopNode("_".join(loop.name for loop in loops) + "_fused", product(loop.extent for loop in loops))
-    fuse_in_bindings(loops[0], loops, fused)
-    tree.replace(loops[0], fused)
-    _take_children(fused, loops[-1])
-    return fused
-
-
-def reorder_loops(tree: Tree, order: list[LoopNode]) -> None:
-    """Give the places that these loops have in their chain to them in this order."""
-    depth = {loop: len(loops_of(loop)) for loop in order}
-    top, bottom = min(order, key=depth.__getitem__), max(order, key=depth.__getitem__)
-    chain = [*loops_of(bottom)[len(loops_of(top)) :], bottom]
-    if chain[0] is not top or any(loop not in chain for loop in order):
-        raise NotInterpretedError("loops of different nests are reordered")
-    for outer in chain[:-1]:
-        if len(outer.children) != 1:
-            raise NotInterpretedError(f"loop {outer.name} is reordered but holds several things")
-    body = bottom.children
-    queue = iter(order)
-    placed = [next(queue) if loop in order else loop for loop in chain]
-    siblings, parent = tree.siblings(top), top.parent
-    siblings[siblings.index(top)] = placed[0]
-    placed[0].parent = parent
-    for outer, inner in pairwise(placed):
-        outer.children = [inner]
-        inner.parent = outer
-    placed[-1].children = body
-    for child in body:
-        child.parent = placed[-1]
-
-
-def _take_children(new: LoopNode, old: LoopNode) -> None:
-    new.children = old.children
-    for child in new.children:
-        child.parent = new
-
-
 def _subject(block: BlockNode, loop: LoopNode, n_parts: int) -> Subject | None:
     it = next((it for it in block.real_iters if any(t.plain_loop is loop for t in it.terms)), None)
     if it is None:
@@ -397,11 +277,6 @@ def _subject(block: BlockNode, loop: LoopNode, n_parts: int) -> Subject | None:
 
 def _extent(loop: LoopNode | Expr | None) -> Expr | None:
     return loop.extent if isinstance(loop, LoopNode) else loop
-
-
-def _key(variable: Any) -> int:
-    """The address of a TVM object: ``==`` on its expressions builds an expression."""
-    return int(variable.__chandle__()) if hasattr(variable, "__chandle__") else -1
 
 
 _Handler = Callable[[TraceRunner, Instruction, list[Any]], list[Any] | None]

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from prune_engine.metaschedule.interpreter.instructions import TraceRunner, fuse_loops, split_loop
+from prune_engine.metaschedule.interpreter.instructions import TraceRunner
+from prune_engine.metaschedule.interpreter.loops import fuse_loops, split_loop
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,

@@ -7,14 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from prune_engine.metaschedule.interpreter.instructions import (
-    Instruction,
-    LocationNeededError,
-    TraceRunner,
-    read_trace,
-)
+from prune_engine.metaschedule.interpreter.copying import copied
+from prune_engine.metaschedule.interpreter.instructions import LocationNeededError, TraceRunner
 from prune_engine.metaschedule.interpreter.reading import read_tree
 from prune_engine.metaschedule.interpreter.source import InterpretedSketch, TargetFacts
+from prune_engine.metaschedule.interpreter.trace_reading import Instruction, read_trace
 from prune_engine.space import Sketch, Subject
 from prune_engine.symbols.evaluate import TableValues
 
@@ -61,12 +58,12 @@ class KernelReader:
         return replace(sketch, variables=variables, nests=nests)
 
     def _run(self, instructions: Sequence[Instruction], taken: tuple[int, ...]) -> TraceRunner:
-        runner = TraceRunner(self._tree.copy(), taken)
+        runner = TraceRunner(copied(self._tree), taken)
         runner.run(instructions)
         return runner
 
     def _subjects(self, instructions: Sequence[Instruction]) -> dict[int, Subject]:
-        runner = TraceRunner(self._tree.copy(), ())
+        runner = TraceRunner(copied(self._tree), ())
         with contextlib.suppress(LocationNeededError):  # tiles of what follows have no subject
             runner.run(instructions)
         return runner.subjects

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.metaschedule.interpreter.copying import copied
 from prune_engine.metaschedule.interpreter.finish import loop_nest
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits
-from prune_engine.metaschedule.interpreter.instructions import Instruction, LocationNeededError, TraceRunner
+from prune_engine.metaschedule.interpreter.instructions import LocationNeededError, TraceRunner
 from prune_engine.metaschedule.interpreter.postprocs import post_process
+from prune_engine.metaschedule.interpreter.trace_reading import Instruction
 from prune_engine.metaschedule.interpreter.tree import Tree
 from prune_engine.space import Int32Array
 from prune_engine.symbols.evaluate import TableValues, evaluate
@@ -114,7 +116,7 @@ class InterpretedSketch:
         return step.inner[location]
 
     def _step(self, taken: tuple[int, ...]) -> _Step:
-        runner = TraceRunner(self._tree.copy(), taken)
+        runner = TraceRunner(copied(self._tree), taken)
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:

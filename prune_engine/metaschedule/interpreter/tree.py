@@ -183,10 +183,6 @@ class Tree:
     def __init__(self, roots: list[Node], buffers: list[BufferNode]) -> None:
         self.roots, self.buffers = roots, buffers
 
-    def copy(self) -> Tree:
-        """A tree of its own; expressions and indices that name no iterator are shared."""
-        return _Copier(self).made
-
     def blocks(self) -> list[BlockNode]:
         """All blocks in program order."""
         return [node for root in self.roots for node in _blocks_of(root)]
@@ -358,46 +354,3 @@ def _substituted(
         else:
             raise NotInterpretedError("a fused loop is split inside a sum of digits")
     return [replace(term, over=tuple(over))]
-
-
-class _Copier:
-    """Copies a tree node by node: a tenth of what copy.deepcopy takes."""
-
-    def __init__(self, tree: Tree) -> None:
-        self._buffers = {b: replace(b) for b in tree.buffers}
-        self._loops: dict[LoopNode, LoopNode] = {}
-        self._iters: dict[IterNode, IterNode] = {}
-        self.made = Tree([self._node(root, None) for root in tree.roots], [self._buffers[b] for b in tree.buffers])
-
-    def _node(self, node: Node, parent: LoopNode | None) -> Node:
-        if isinstance(node, BlockNode):
-            return self._block(node, parent)
-        made = LoopNode(node.name, node.extent, node.kind, dict(node.annotations), parent)
-        self._loops[node] = made
-        made.children = [self._node(child, made) for child in node.children]
-        return made
-
-    def _block(self, block: BlockNode, parent: LoopNode | None) -> BlockNode:
-        for it in block.iters:
-            self._iters[it] = replace(it, terms=[self._term(term) for term in it.terms])
-        return replace(
-            block,
-            iters=[self._iters[it] for it in block.iters],
-            reads=[self._access(a) for a in block.reads],
-            writes=[self._access(a) for a in block.writes],
-            annotations=dict(block.annotations),
-            parent=parent,
-            inner=None if block.inner is None else self._block(block.inner, None),
-        )
-
-    def _term(self, term: TermNode) -> TermNode:
-        over = tuple(DigitNode(self._loops[d.loop], d.flat_stride, d.divisor, d.modulus) for d in term.over)
-        return replace(term, over=over)
-
-    def _access(self, access: AccessNode) -> AccessNode:
-        return AccessNode(self._buffers[access.buffer], tuple(map(self._index, access.indices)), access.count)
-
-    def _index(self, index: IndexNode) -> IndexNode:
-        if index.coefficients is None:
-            return index
-        return IndexNode(tuple((self._iters[it], c) for it, c in index.coefficients), index.offset, index.width)

@@ -12,7 +12,6 @@ from kits.tiled import untiled
 from kits.touches import Touch, label, touched_by_block
 
 from prune_engine.metaschedule.interpreter.gpu_limits import _dynamic_bytes, _lanes_apart
-from prune_engine.metaschedule.interpreter.instructions import reorder_loops, split_loop
 from prune_engine.metaschedule.interpreter.layouts import (
     physical,
     physical_shape,
@@ -20,6 +19,7 @@ from prune_engine.metaschedule.interpreter.layouts import (
     transform_block_layout,
     transform_layout,
 )
+from prune_engine.metaschedule.interpreter.loops import reorder_loops, split_loop
 from prune_engine.metaschedule.interpreter.tensorize import blockize, init_tile, tile_of
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
