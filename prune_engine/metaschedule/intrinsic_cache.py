@@ -65,7 +65,7 @@ def _read(path: Path) -> Intrinsics | None:
     try:
         content = load_json(path.read_text(encoding="utf-8"))
         return {str(name): (content[name][0], content[name][1]) for name in content}
-    except (OSError, RuntimeError, ValueError, TypeError, LookupError):  # not there, or not what we wrote
+    except (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):  # none, or not ours
         return None
 
 
