@@ -32,6 +32,9 @@ _WITHOUT_LOOPS = ("Annotate", "Unannotate", "GetConsumers", "ReverseComputeAt")
 #: What determines the loops a compute location is sought in -> the positions it can take.
 LocationTables = dict[str, list[int]]
 
+#: Finds the positions of all location variables, by number, given the variables before the first.
+Locate = Callable[[Sequence[Variable]], Mapping[int, list[int]]]
+
 #: Random variable -> (position of the instruction that defines it, number among its outputs).
 Makers = dict[int, tuple[int, int]]
 
@@ -41,7 +44,7 @@ def sketch_of(
     trace: Any,
     mod: Any,
     known: LocationTables | None = None,
-    locate: Callable[[], Mapping[int, list[int]]] | None = None,
+    locate: Locate | None = None,
 ) -> Sketch:
     """Read a trace of ``mod``'s design space. Raises SpaceError for a sampling instruction we do not know.
 
@@ -66,7 +69,7 @@ def sketch_of(
         elif kind == _LOCATION:
             structure = _loop_structure(trace, position, makers)
             if structure not in known and locate is not None:
-                located = locate() if located is None else located
+                located = locate(variables) if located is None else located
                 known[structure] = located.get(len(variables), [])
             positions = known[structure] = known.get(structure) or _locations(mod, trace, position, makers)
             variables.append(Variable.of(name, VariableKind.LOCATION, np.array(positions)[:, None]))

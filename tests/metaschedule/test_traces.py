@@ -93,9 +93,10 @@ def test_whatever_the_compiler_samples_is_in_the_tables(tvm: Any, space_of: Spac
 
 @pytest.mark.parametrize("name", ["conv_bias_relu", "depthwise", "softmax"])
 def test_every_location_exists_under_some_setting(tvm: Any, space_of: SpaceOf, name: str) -> None:
-    """Settings are those of the search for locations, asked here through a whole replay."""
+    """Random settings of the decisions before it, asked through a replay of the trace up to there."""
     space = space_of(name)
     sketches = space.sketches if name == "softmax" else space.sketches[:1]
+    rng = np.random.default_rng(0)
     for sketch in sketches:
         trace = sketch.payload
         places = [p for p, i in enumerate(trace.insts) if str(i.kind.name).startswith("Sample")]
@@ -103,17 +104,21 @@ def test_every_location_exists_under_some_setting(tvm: Any, space_of: SpaceOf, n
             if variable.kind is not VariableKind.LOCATION:
                 continue
             left = {int(x) for x in variable.table[:, 0]}
-            rng = np.random.default_rng(0)
-            for probe in range(traces._n_probes(trace, places[number])):
-                earlier = traces._probe_decisions(trace, places[number], probe, rng)
-                for asked in sorted(left):
-                    prefix = list(trace.insts)[: places[number] + 1]
-                    setting = {**earlier, prefix[-1]: asked}
-                    try:
-                        made = replay(tvm, space, type(trace)(prefix, setting))
-                    except RuntimeError:
-                        continue
-                    left.discard(traces.decisions_of(made.trace)[-1][0])
+            for _ in range(3000):
+                if not left:
+                    break
+                earlier = [tuple(v.table[rng.choice(v.rows)].tolist()) for v in sketch.variables[:number]]
+                chosen = [
+                    *earlier,
+                    (int(rng.choice(sorted(left))),),
+                    *(tuple(v.table[0].tolist()) for v in sketch.variables[number + 1 :]),
+                ]
+                whole = traces.trace_with(sketch, chosen)
+                prefix = list(whole.insts)[: places[number] + 1]
+                made = replay(
+                    tvm, space, type(trace)(prefix, {i: whole.decisions[i] for i in prefix if i in whole.decisions})
+                )
+                left.discard(traces.decisions_of(made.trace)[-1][0])
             assert not left, f"{name} sketch {sketch.index}: {variable.name} never takes {left}"
 
 

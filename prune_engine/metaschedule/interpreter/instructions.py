@@ -50,7 +50,7 @@ _WRITE = 1
 class LocationNeededError(Exception):
     """A compute location is to be decided: the options there are, and the one taken under each decision."""
 
-    def __init__(self, variable: int, options: Sequence[int], taken: Expr) -> None:
+    def __init__(self, variable: int, options: Mapping[int, Expr], taken: Expr) -> None:
         super().__init__(f"variable {variable}")
         self.variable, self.options, self.taken = variable, options, taken
 
@@ -70,8 +70,9 @@ class TraceRunner:
         self.locations: list[tuple[int, Expr]] = []
         #: Cooperative fetches in trace order: block, lanes, and the thread extents bound before it.
         self.fetches: list[tuple[BlockNode, Expr, Expr | None, Expr | None]] = []
-        #: What each tile variable splits.
+        #: What each tile variable splits, and the name of the block each location variable is about.
         self.subjects: dict[int, Subject] = {}
+        self.moved: dict[int, str] = {}
         self._taken = taken
         self._values: dict[int, Any] = {}
         self._n_variables = 0
@@ -127,11 +128,12 @@ class TraceRunner:
 
     def _sample_location(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
         variable, block = self._next_variable(), inputs[0]
+        self.moved[variable] = block.name
         options = locations(self.tree, block)
         taken = effective(options, part(variable, 0))
         self.locations.append((variable, taken))
         if len(self.locations) > len(self._taken):
-            raise LocationNeededError(variable, sorted(options), taken)
+            raise LocationNeededError(variable, options, taken)
         location = self._taken[len(self.locations) - 1]
         if location == INLINE:
             return [_INLINED]

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from prune_engine.metaschedule.interpreter.copying import copied
 from prune_engine.metaschedule.interpreter.instructions import LocationNeededError, TraceRunner
+from prune_engine.metaschedule.interpreter.locations import ROOT
 from prune_engine.metaschedule.interpreter.reading import read_tree
 from prune_engine.metaschedule.interpreter.source import InterpretedSketch, TargetFacts
 from prune_engine.metaschedule.interpreter.trace_reading import Instruction, read_trace
-from prune_engine.space import Sketch, Subject
-from prune_engine.symbols.evaluate import TableValues
+from prune_engine.space import Int32Array, Sketch, Subject, Variable
+from prune_engine.symbols.evaluate import TableValues, evaluate
+from prune_engine.symbols.expr import Expr
 
 #: Structures tried to find the positions that a compute location can take.
 _MAX_STRUCTURES = 24
+#: Settings of the tiles under which a position must exist at least once.
+_N_SETTINGS = 4096
 
 
 class KernelReader:
@@ -26,13 +31,15 @@ class KernelReader:
         """Read the kernel. Raises NotInterpretedError."""
         self._tree, self._facts = read_tree(mod), facts
 
-    def locations(self, trace: Any) -> dict[int, list[int]]:
+    def locations(self, trace: Any, variables: Sequence[Variable]) -> dict[int, list[int]]:
         """Positions that each location variable can take, ascending, by variable. Raises NotInterpretedError.
 
         Which there are depends on tiles and on the locations before; what exists for some is listed for all.
+        ``variables`` are those before the first location.
         """
         instructions = read_trace(trace)
-        n_locations = sum(inst.kind == "SampleComputeLocation" for inst in instructions)
+        tiles = _Tiles(variables)
+        n_locations = _n_locations(instructions)
         found: dict[int, set[int]] = {}
         waiting: list[tuple[int, ...]] = [()] if n_locations else []
         n_tried = 0
@@ -42,31 +49,56 @@ class KernelReader:
             try:
                 self._run(instructions, taken)
             except LocationNeededError as needed:
-                found.setdefault(needed.variable, set()).update(needed.options)
+                options = [p for p, exists in needed.options.items() if tiles.allow(exists)]
+                found.setdefault(needed.variable, set()).update(options)
                 if len(taken) + 1 < n_locations:
                     # What the others may do depends little on which of many loops it is: some are enough, and
                     # the way down goes first.
-                    waiting.extend((*taken, p) for p in _some(needed.options))
+                    waiting.extend((*taken, p) for p in _some(options))
         return {variable: sorted(positions) for variable, positions in found.items()}
 
     def interpreted(self, sketch: Sketch, trace: Any) -> Sketch:
         """The sketch with its loop nests and the subjects of its tiles. Raises NotInterpretedError."""
         instructions = read_trace(trace)
         nests = InterpretedSketch(self._tree, instructions, self._facts, TableValues(sketch))
-        subjects = self._subjects(instructions)
-        variables = tuple(replace(v, subject=subjects.get(k)) for k, v in enumerate(sketch.variables))
-        return replace(sketch, variables=variables, nests=nests)
+        runner = self._run(instructions, (ROOT,) * _n_locations(instructions))
+        variables = [replace(v, subject=runner.subjects.get(k)) for k, v in enumerate(sketch.variables)]
+        for k, block in runner.moved.items():
+            variables[k] = replace(variables[k], name=f"{k}.{block}")
+        return replace(sketch, variables=tuple(variables), nests=nests)
 
     def _run(self, instructions: Sequence[Instruction], taken: tuple[int, ...]) -> TraceRunner:
         runner = TraceRunner(copied(self._tree), taken)
         runner.run(instructions)
         return runner
 
-    def _subjects(self, instructions: Sequence[Instruction]) -> dict[int, Subject]:
-        runner = TraceRunner(copied(self._tree), ())
-        with contextlib.suppress(LocationNeededError):  # tiles of what follows have no subject
-            runner.run(instructions)
-        return runner.subjects
+
+def _n_locations(instructions: Sequence[Instruction]) -> int:
+    return sum(inst.kind == "SampleComputeLocation" for inst in instructions)
+
+
+class _Tiles:
+    """Settings of the tiles before a location: which of their parts are more than 1 is all that matters to it."""
+
+    def __init__(self, variables: Sequence[Variable]) -> None:
+        self._tables = TableValues(Sketch(0, "", tuple(variables)))
+        self._n_variables = len(variables)
+        rng = np.random.default_rng(0)
+        columns = [rng.choice(_one_of_each_pattern(v), _N_SETTINGS) for v in variables]
+        self._rows = np.stack(columns, axis=1).astype(np.int32) if columns else np.zeros((1, 0), dtype=np.int32)
+
+    def allow(self, exists: Expr) -> bool:
+        """Whether a condition holds under some setting."""
+        if exists.constant is not None:
+            return bool(exists.constant)
+        if exists.variables[-1] >= self._n_variables:
+            return True  # it depends on what is sampled later
+        return bool(evaluate([exists], self._tables, self._rows)[0].any())
+
+
+def _one_of_each_pattern(variable: Variable) -> Int32Array:
+    """One row of a table for each pattern of parts that are more than 1."""
+    return np.unique(variable.table > 1, axis=0, return_index=True)[1].astype(np.int32)
 
 
 def _some(options: Sequence[int]) -> list[int]:
