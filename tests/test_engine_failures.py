@@ -29,7 +29,7 @@ def test_every_candidate_of_a_task_fails(run_engine: RunEngine, store: Store) ->
             self._failures = kinds if task.task_id == bad.task_id else {}
             return super()._error(task, candidate_id)
 
-    run = run_engine([bad, good], HalfBroken(), n_trials=64, plateau_trials=24)
+    run = run_engine([bad, good], HalfBroken(default_ratio=9), n_trials=64, plateau_trials=24)
     failed, fine = run.result.tasks
     assert failed.trace_json is None
     assert failed.summary.n_valid == 0

@@ -134,7 +134,7 @@ def test_all_tasks_are_restored_although_the_first_has_used_the_budget(run_engin
     """The winners of the others must not be forgotten."""
     tasks = [make_task(name) for name in "abc"]
     for n_trials in (90, 30):
-        run = run_engine(tasks, n_trials=n_trials)
+        run = run_engine(tasks, FakeWorkbench(default_ratio=9), n_trials=n_trials)
         assert all(t.summary.n_trials > 0 for t in run.result.tasks)
         assert all(t.trace_json for t in run.result.tasks)
 
