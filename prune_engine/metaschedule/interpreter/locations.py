@@ -14,7 +14,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     is_data_parallel,
     loops_of,
 )
-from prune_engine.symbols.expr import Expr, as_expr, both, negate, where
+from prune_engine.symbols.expr import Expr, as_expr, both, either, negate, where
 
 INLINE, ROOT = -2, -1
 
@@ -37,22 +37,21 @@ def locations(tree: Tree, block: BlockNode) -> dict[int, Expr]:
     if can_inline(block):
         found[INLINE] = as_expr(1)
     found[ROOT] = as_expr(1)
-    loops = candidate_loops(tree, block)
-    order = tree.blocks()
+    loops = candidate_loops(tree, block) if _comes_in_time(tree, block) else []
     parallel = [is_data_parallel(loop) for loop in loops]
+    is_parallel_inside = [as_expr(0)]
+    for condition in reversed(parallel[1:]):
+        is_parallel_inside.append(either(condition, is_parallel_inside[-1]))
     may_go_on, has_reduction = as_expr(1), as_expr(0)
-    for number, loop in enumerate(loops):
+    for number, (loop, inside) in enumerate(zip(loops, reversed(is_parallel_inside), strict=bool(loops))):
         # A unit loop is passed over. A data-parallel loop inside a reduction ends the search, and so does a
         # reduction with no data-parallel loop inside.
         runs = as_expr(1).lt(loop.extent)
-        is_parallel_inside = as_expr(0)
-        for inner in parallel[number + 1 :]:
-            is_parallel_inside = where(inner, 1, is_parallel_inside)
-        may_stand = where(parallel[number], negate(has_reduction), is_parallel_inside)
+        may_stand = where(parallel[number], negate(has_reduction), inside)
         may_go_on = where(runs, both(may_go_on, may_stand), may_go_on)
         has_reduction = where(both(runs, negate(parallel[number])), 1, has_reduction)
         exists = both(runs, may_go_on)
-        if exists.constant != 0 and _can_stand(tree, order, block, loop):
+        if exists.constant != 0:
             found[number] = exists
     return found
 
@@ -83,10 +82,10 @@ def can_inline(block: BlockNode) -> bool:
     return len(set(used)) == len(used)
 
 
-def _can_stand(tree: Tree, order: list[BlockNode], block: BlockNode, loop: LoopNode) -> bool:
-    """Whether everything that the block reads is computed before its consumers under the loop."""
-    consumers = [b for b in tree.consumers(block) if loop in loops_of(b)]
-    first = min(order.index(b) for b in consumers)
-    if block.writes and any(access.buffer.is_argument for access in block.writes):
+def _comes_in_time(tree: Tree, block: BlockNode) -> bool:
+    """Whether everything that the block reads is computed before its first consumer, and it is no output."""
+    if any(access.buffer.is_argument for access in block.writes):
         return False
-    return all(order.index(producer) < first for producer in tree.producers(block))
+    order = {other: number for number, other in enumerate(tree.blocks())}
+    first = min((order[consumer] for consumer in tree.consumers(block)), default=0)
+    return all(order[producer] < first for producer in tree.producers(block))

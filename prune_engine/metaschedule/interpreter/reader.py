@@ -14,7 +14,7 @@ from prune_engine.metaschedule.interpreter.locations import ROOT
 from prune_engine.metaschedule.interpreter.reading import read_tree
 from prune_engine.metaschedule.interpreter.source import InterpretedSketch, TargetFacts
 from prune_engine.metaschedule.interpreter.trace_reading import Instruction, read_trace
-from prune_engine.space import Int32Array, Sketch, Subject, Variable
+from prune_engine.space import Int32Array, Sketch, Variable
 from prune_engine.symbols.evaluate import TableValues, evaluate
 from prune_engine.symbols.expr import Expr
 

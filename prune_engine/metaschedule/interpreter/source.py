@@ -49,6 +49,7 @@ class InterpretedSketch:
         """``tree`` is the unscheduled kernel; it is copied for each structure."""
         self._tree, self._instructions, self._facts = tree, instructions, facts
         self._tables = tables
+        self._n_locations = sum(inst.kind == "SampleComputeLocation" for inst in instructions)
         self._first = self._step(())
 
     @property
@@ -106,6 +107,8 @@ class InterpretedSketch:
             return
         column, decided = evaluate([step.taken, part(step.variable, 0)], self._tables, indices[rows])
         found[rows[column != decided]] = False
+        if len(taken) + 1 == self._n_locations:
+            return
         for location in np.unique(column[column == decided]).tolist():
             chosen = rows[(column == location) & (decided == location)]
             self._find_canonical(self._inner(step, taken, location), (*taken, location), indices, chosen, found)

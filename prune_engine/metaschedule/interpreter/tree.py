@@ -253,15 +253,20 @@ def loops_of(node: Node) -> list[LoopNode]:
 
 def blocks_under(node: Node) -> list[BlockNode]:
     """The blocks in a subtree, in program order."""
-    return list(_blocks_of(node))
+    return _blocks_of(node)
 
 
-def _blocks_of(node: Node) -> Iterable[BlockNode]:
-    if isinstance(node, BlockNode):
-        yield node
-    else:
-        for child in node.children:
-            yield from _blocks_of(child)
+def _blocks_of(node: Node) -> list[BlockNode]:
+    # Without recursion: nests are deep chains, and this is asked for all the time.
+    found: list[BlockNode] = []
+    waiting = [node]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, BlockNode):
+            found.append(node)
+        else:
+            waiting.extend(reversed(node.children))
+    return found
 
 
 def uses(it: IterNode, loop: LoopNode) -> Expr:
