@@ -194,7 +194,7 @@ _GPU: Final = (
     nest_symbol(
         "shared_bytes_per_block",
         "bytes",
-        "of shared memory, in the launch with most",
+        "of shared memory, where buffers may lie over each other, in the launch with most",
         _TVM,
         gpu.shared_bytes_per_block,
         bound=">= 0",
@@ -202,7 +202,7 @@ _GPU: Final = (
     nest_symbol(
         "local_bytes_per_thread",
         "bytes",
-        "of buffers that a thread has for itself, in the launch with most",
+        "of buffers that a thread has for itself, once per virtual thread, in the launch with most",
         _TVM,
         gpu.local_bytes_per_thread,
         bound=">= 0",

@@ -33,12 +33,15 @@ def vthreads(nest: LoopNest) -> Expr:
 
 def shared_bytes_per_block(nest: LoopNest) -> Expr:
     """Shared memory of a block: of the kernel with most."""
-    return _allocated(nest, "shared")
+    return nest.laid_out_shared_bytes or _allocated(nest, "shared")
 
 
 def local_bytes_per_thread(nest: LoopNest) -> Expr:
-    """What a thread allocates for itself (registers, if they suffice): of the kernel with most."""
-    return _allocated(nest, "local")
+    """What a thread allocates for itself (registers, if they suffice): of the kernel with most.
+
+    It does so once for each virtual thread that it works for. What sums across threads need is not counted.
+    """
+    return _allocated(nest, "local", (LoopKind.VTHREAD,))
 
 
 def registers_per_thread(nest: LoopNest) -> Expr:
@@ -74,28 +77,31 @@ def _over_kernels(nest: LoopNest, kinds: Sequence[LoopKind]) -> Expr:
     """The largest product, over all kernels, of what the axes of these kinds extend to in the kernel."""
     result = as_expr(1)
     for kernel in kernels(nest):
-        extents = []
-        for kind in kinds:
-            extent = as_expr(1)
-            for statement in statements_of(nest, kernel):
-                extent = _larger(extent, axis_extent(statement, kind))
-            extents.append(extent)
-        result = _larger(result, product(extents))
+        result = _larger(result, _extent_in(nest, kernel, kinds))
     return result
 
 
-def _allocated(nest: LoopNest, scope: str) -> Expr:
+def _extent_in(nest: LoopNest, kernel: Iterable[int], kinds: Sequence[LoopKind]) -> Expr:
+    extents = []
+    for kind in kinds:
+        extent = as_expr(1)
+        for statement in statements_of(nest, kernel):
+            extent = _larger(extent, axis_extent(statement, kind))
+        extents.append(extent)
+    return product(extents)
+
+
+def _allocated(nest: LoopNest, scope: str, once_for: Sequence[LoopKind] = ()) -> Expr:
+    """The largest sum of a kernel's buffers in a scope, each there once for every turn of loops of these kinds."""
     result = as_expr(0)
     for kernel in kernels(nest):
         used = {access.buffer for s in statements_of(nest, kernel) for access in s.accesses}
-        result = _larger(
-            result,
-            total(
-                nest.buffers[name].stored_elements * nest.buffers[name].item_bytes
-                for name in sorted(used)
-                if nest.buffers[name].scope.split(".")[0] == scope
-            ),
+        own = total(
+            nest.buffers[name].stored_elements * nest.buffers[name].item_bytes
+            for name in sorted(used)
+            if nest.buffers[name].scope.split(".")[0] == scope
         )
+        result = _larger(result, own * _extent_in(nest, kernel, once_for))
     return result
 
 

@@ -204,6 +204,8 @@ class LoopNest:
     pipelines: tuple[Pipeline, ...] = ()
     #: Why a candidate is refused -> 1 where it is for that reason.
     refusals: dict[str, Expr] = field(default_factory=dict)
+    #: Shared memory of a block, in the kernel with most, where buffers lie over each other; None: side by side.
+    laid_out_shared_bytes: Expr | None = None
     #: What symbols made of this nest, by symbol name.
     formulas: dict[str, Expr] = field(default_factory=dict, repr=False)
 

@@ -13,7 +13,7 @@ from prune_engine.metaschedule.interpreter.compute_at import (
     union,
     varying_loops,
 )
-from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, refusals, versions_of
+from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, laid_out_bytes, refusals, versions_of
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
 from prune_engine.metaschedule.interpreter.quotients import overestimated
@@ -30,7 +30,6 @@ from prune_engine.metaschedule.interpreter.tree import (
     NotInterpretedError,
     TermNode,
     Tree,
-    is_data_parallel,
     loops_of,
 )
 from prune_engine.symbols.expr import Expr, as_expr, either, product, where
@@ -69,7 +68,8 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
     refused = as_expr(0)
     for condition in reasons.values():
         refused = either(refused, condition)
-    return LoopNest(nest.statements, buffers, refused, is_canonical, nest.pipelines, reasons)
+    shared = laid_out_bytes(done.tree, nest) if limits is not None else None
+    return replace(nest, is_refused=refused, refusals=reasons, laid_out_shared_bytes=shared)
 
 
 def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:
@@ -77,7 +77,7 @@ def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:
     points: dict[int, list[BlockNode]] = {}
     for block in done.inits:
         around = loops_of(block)
-        before = around_init(block)
+        before = around_init(done, block)
         anchor: Node = around[len(before)] if len(before) < len(around) else block
         points.setdefault(id(anchor), []).append(block)
     order: list[tuple[BlockNode, Role]] = []
@@ -95,9 +95,9 @@ def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:
     return order
 
 
-def around_init(block: BlockNode) -> list[LoopNode]:
+def around_init(done: Processed, block: BlockNode) -> list[LoopNode]:
     """The loops around a reduction that its initialisation shares: those before the first that reduces anything."""
-    return list(takewhile(lambda loop: is_data_parallel(loop).constant == 1, loops_of(block)))
+    return list(takewhile(lambda loop: done.parallel[loop].constant == 1, loops_of(block)))
 
 
 def _role(block: BlockNode) -> Role:
@@ -243,7 +243,7 @@ def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
     if not uses:
         return product(shape)
     around = [loops_of(block) for block, _ in uses]
-    around += [around_init(b) for b in done.inits if any(a.buffer is buffer for a in b.writes)]
+    around += [around_init(done, b) for b in done.inits if any(a.buffer is buffer for a in b.writes)]
     loop = _common_loop(around)
     boxes: list[list[Interval]] = []
     running: list[set[LoopNode]] = []

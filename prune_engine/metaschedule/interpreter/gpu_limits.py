@@ -92,6 +92,13 @@ def versions_of(tree: Tree) -> dict[BufferNode, Expr]:
     return found
 
 
+def laid_out_bytes(tree: Tree, nest: LoopNest) -> Expr | None:
+    """Shared memory of the kernel with most, where dynamic buffers may use each other's; None where none is."""
+    if not any(buffer.scope == "shared.dyn" for buffer in tree.buffers):
+        return None
+    return _maximum([shared_bytes(tree, nest, root) for root in tree.roots])
+
+
 def shared_bytes(tree: Tree, nest: LoopNest, root: LoopNode | BlockNode) -> Expr:
     """Bytes of shared memory of the kernel that a root-level node is.
 
