@@ -29,13 +29,15 @@ class Expr:
     table) or the name of an operation in OPERATIONS. Comparisons give 0 or 1.
     """
 
-    __slots__ = ("__weakref__", "args", "op", "payload", "variables")
+    __slots__ = ("__weakref__", "args", "constant", "op", "payload", "variables")
 
     op: str
     args: tuple[Expr, ...]
     payload: tuple[int, ...]
     #: Numbers of the variables it depends on, ascending.
     variables: tuple[int, ...]
+    #: The number, if it is the same for all candidates as far as its form tells.
+    constant: int | None
 
     def __new__(cls, op: str, args: tuple[Expr, ...] = (), payload: tuple[int, ...] = ()) -> Expr:
         """The one expression of this form."""
@@ -45,6 +47,7 @@ class Expr:
             return known
         self = object.__new__(cls)
         self.op, self.args, self.payload = op, args, payload
+        self.constant = payload[0] if op == "const" else None
         self.variables = payload[:1] if op == "part" else tuple(sorted({v for a in args for v in a.variables}))
         _INTERNED[key] = self
         return self
@@ -54,11 +57,6 @@ class Expr:
 
     def __deepcopy__(self, memo: dict[int, object]) -> Expr:
         return self
-
-    @property
-    def constant(self) -> int | None:
-        """The number, if it is the same for all candidates as far as its form tells."""
-        return self.payload[0] if self.op == "const" else None
 
     def __repr__(self) -> str:
         if self.op == "const":

@@ -59,10 +59,11 @@ class TraceRunner:
     """Applies a trace's instructions to a tree.
 
     ``taken`` are the locations that TVM takes, for the location variables in order; when there are fewer
-    than the trace asks for, LocationNeededError tells what the next one depends on.
+    than the trace asks for, LocationNeededError tells what the next one depends on. ``known`` are the
+    expressions of those, where they were worked out before.
     """
 
-    def __init__(self, tree: Tree, taken: tuple[int, ...]) -> None:
+    def __init__(self, tree: Tree, taken: tuple[int, ...], known: tuple[Expr, ...] = ()) -> None:
         self.tree = tree
         #: Annotations of the root block.
         self.root_annotations: dict[str, Any] = {}
@@ -73,7 +74,7 @@ class TraceRunner:
         #: What each tile variable splits, and the name of the block each location variable is about.
         self.subjects: dict[int, Subject] = {}
         self.moved: dict[int, str] = {}
-        self._taken = taken
+        self._taken, self._known = taken, known
         self._values: dict[int, Any] = {}
         self._n_variables = 0
         self._tile_of: dict[Expr, tuple[LoopNode, int]] = {}
@@ -129,12 +130,17 @@ class TraceRunner:
     def _sample_location(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
         variable, block = self._next_variable(), inputs[0]
         self.moved[variable] = block.name
-        options = locations(self.tree, block)
-        taken = effective(options, part(variable, 0))
+        number = len(self.locations)
+        options: Mapping[int, Expr] = {}
+        if number < len(self._known):
+            taken = self._known[number]
+        else:
+            options = locations(self.tree, block)
+            taken = effective(options, part(variable, 0))
         self.locations.append((variable, taken))
-        if len(self.locations) > len(self._taken):
+        if number >= len(self._taken):
             raise LocationNeededError(variable, options, taken)
-        location = self._taken[len(self.locations) - 1]
+        location = self._taken[number]
         if location == INLINE:
             return [_INLINED]
         if location == ROOT:

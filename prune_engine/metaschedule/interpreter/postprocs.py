@@ -41,6 +41,8 @@ class Processed:
     unroll: dict[BlockNode, Expr] = field(default_factory=dict)
     #: Element-wise blocks of which some candidates run as one fused loop: where, parallel and vector extent.
     fused: dict[BlockNode, tuple[Expr, Expr, Expr]] = field(default_factory=dict)
+    #: Whether a loop reduces nothing, asked for many times.
+    parallel: dict[LoopNode, Expr] = field(default_factory=dict)
     #: Reductions whose start value is set apart: by loop, whether the initialisation runs inside it.
     inits: dict[BlockNode, list[Expr]] = field(default_factory=dict)
 
@@ -54,11 +56,13 @@ def post_process(runner: TraceRunner, target_kind: str, max_threads_per_block: i
     done = Processed(tree)
     for block in tree.blocks():
         for loop in loops_of(block):
-            done.kinds[loop] = as_expr(int(loop.kind))
+            if loop not in done.kinds:
+                done.kinds[loop] = as_expr(int(loop.kind))
+                done.parallel[loop] = is_data_parallel(loop)
     _parallel_vectorize_unroll(done, runner.root_annotations)
     for block in tree.blocks():
         if block.has_init and not _is_cross_thread(block):
-            done.inits[block] = _init_loops(block)
+            done.inits[block] = _init_loops(done, block)
     return done
 
 
@@ -151,7 +155,7 @@ def _parallel_and_vector(
     Loops shared with an earlier block of the nest are parallel as that one left them.
     """
     n = len(around)
-    parallel = [is_data_parallel(loop) for loop in around]
+    parallel = [done.parallel[loop] for loop in around]
     is_free = [loop.kind == LoopKind.SERIAL and not loop.annotations for loop in around]
     is_single = [len(loop.children) == 1 for loop in around]
     tail = n
@@ -306,12 +310,12 @@ def _is_cross_thread(block: BlockNode) -> bool:
     )
 
 
-def _init_loops(block: BlockNode) -> list[Expr]:
+def _init_loops(done: Processed, block: BlockNode) -> list[Expr]:
     """By loop: whether the initialisation runs inside it. It stands before the first loop that reduces."""
     inside: list[Expr] = []
     is_before = as_expr(1)
     for loop in loops_of(block):
-        is_before = both(is_before, is_data_parallel(loop))
+        is_before = both(is_before, done.parallel[loop])
         is_used = as_expr(0)
         for it in block.real_iters:
             if not it.is_reduction:

@@ -37,6 +37,8 @@ class _Step:
     nest: LoopNest | None = None
     variable: int = -1
     taken: Expr | None = None
+    #: The expressions of the locations before.
+    before: tuple[Expr, ...] = ()
     inner: dict[int, _Step] = field(default_factory=dict)
 
 
@@ -115,15 +117,16 @@ class InterpretedSketch:
 
     def _inner(self, step: _Step, taken: tuple[int, ...], location: int) -> _Step:
         if location not in step.inner:
-            step.inner[location] = self._step((*taken, location))
+            known = step.before if step.taken is None else (*step.before, step.taken)
+            step.inner[location] = self._step((*taken, location), known)
         return step.inner[location]
 
-    def _step(self, taken: tuple[int, ...]) -> _Step:
-        runner = TraceRunner(copied(self._tree), taken)
+    def _step(self, taken: tuple[int, ...], known: tuple[Expr, ...] = ()) -> _Step:
+        runner = TraceRunner(copied(self._tree), taken, known)
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:
-            return _Step(variable=needed.variable, taken=needed.taken)
+            return _Step(variable=needed.variable, taken=needed.taken, before=known)
         limits = self._facts.limits
         done = post_process(runner, self._facts.kind, limits.max_threads_per_block if limits else 1)
         is_canonical = as_expr(1)
