@@ -33,6 +33,7 @@ class Study:
         self._tell_failures()
         self._strategies: Strategies = load_strategies(self._host, request.config)
         self.device = chosen_device(request, self._host, say)
+        self._tell_failures()
         self.tasks: Sequence[TuningTask] = load_tasks(
             request.what, self.device.target, shapes=request.shapes, dims=request.dims
         )
@@ -88,17 +89,11 @@ class Study:
         return found
 
     def _strategy_failed(self, strategy: Strategy, error: BaseException) -> None:
-        """Say so and go on without it. Raises PluginContractError with ``strict``."""
+        """Say so and go on without it. Raises PluginError with ``strict``."""
         problem = str(error) if isinstance(error, PluginContractError) else f"{type(error).__name__}: {error}"
-        if self._config.strict:
-            raise PluginContractError(
-                "failed",
-                who=f"strategy {strategy.name}",
-                got=problem,
-                remedy="Block its plugin, or be less strict.",
-            ) from error
-        self._host.fail(self._strategies.owners.get(strategy.name, strategy.name), f"{strategy.name}: {problem}")
-        self._tell_failures()
+        why = problem if strategy.name in problem else f"strategy {strategy.name}: {problem}"
+        self._say(f"warning: {why}; it is left out")
+        self._host.fail(self._strategies.owners.get(strategy.name, strategy.name), why)
 
     def _tell_failures(self) -> None:
         for record in self._host.records:

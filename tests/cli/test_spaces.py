@@ -142,8 +142,16 @@ def test_failing_rule_is_told_and_left_out(inside: Inside, tmp_path: Path) -> No
     code, out, err = inside("spaces", *options)
     assert code == 0
     assert json.loads(out)["tasks"][0]["size"]
-    assert err.count("own.failing: RuntimeError: planted") == 1
+    assert err.count("warning: strategy own.failing: RuntimeError: planted; it is left out") == 1
     assert "a plugin that prints" in err
     code, _, err = inside("spaces", *options, "--strict")
     assert code == 1
-    assert "own.failing" in err
+    assert re.search("error: plugin 'own': failed: strategy own.failing", err)
+
+
+def test_plugin_that_cannot_be_loaded_is_told_once(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("raise RuntimeError('planted')")
+    code, out, err = inside("spaces", "gemm:64x64x64", "--target", SKYLAKE, "--plugin", "own.py", "--json")
+    assert code == 0
+    assert json.loads(out)["tasks"][0]["size"]
+    assert err.count("planted") == 1
