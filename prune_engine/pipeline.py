@@ -154,10 +154,8 @@ class Pipeline:
         if left := len(pool) - len(candidates):
             reason = "not among the chosen"
             verdicts.append(Verdict(Stage.SELECT, self._selector.name, Outcome.SKIPPED, reason, left))
-        seconds = time.perf_counter() - started
-        return PruneResult(
-            candidates, selection.reasons, tuple(verdicts), n_proposed, n_unseen, seconds, funnel.steps
-        )
+        took = time.perf_counter() - started
+        return PruneResult(candidates, selection.reasons, tuple(verdicts), n_proposed, n_unseen, took, funnel.steps)
 
     def fitness(self, batch: CandidateBatch) -> Float64Array | None:
         """What an explorer may climb on: the trained verifier, else the draft, else None."""

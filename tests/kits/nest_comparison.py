@@ -13,32 +13,16 @@ from kits.touches import label, listed, matches, touched_by_block, touched_by_st
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import SpaceError
 from prune_engine.metaschedule.gpu_check import why_not
+from prune_engine.metaschedule.interpreter.check import KIND_NAMES, MERGED, Shape, merged
 from prune_engine.metaschedule.tir_lowered import compacted_buffers, pipelined_buffers
 from prune_engine.metaschedule.tir_nest import TirBlock, TirIter, TirNest, read_nest
 from prune_engine.symbols.evaluate import evaluate
 from prune_engine.symbols.expr import Expr, as_expr
 from prune_engine.symbols.loop_nest import LoopKind, Statement
 
-#: Names of loop kinds as TVM has them.
-KIND_NAMES = {
-    LoopKind.SERIAL: "serial",
-    LoopKind.PARALLEL: "parallel",
-    LoopKind.VECTORIZED: "vectorized",
-    LoopKind.UNROLLED: "unrolled",
-    LoopKind.BLOCK_X: "blockIdx.x",
-    LoopKind.BLOCK_Y: "blockIdx.y",
-    LoopKind.BLOCK_Z: "blockIdx.z",
-    LoopKind.VTHREAD: "vthread.x",
-    LoopKind.THREAD_X: "threadIdx.x",
-    LoopKind.THREAD_Y: "threadIdx.y",
-    LoopKind.THREAD_Z: "threadIdx.z",
-}
-_MERGED = ("parallel", "vectorized")  # TVM fuses neighbours of these kinds
 #: Points of the loops at which accesses are compared.
 _N_POINTS = 5
 _UNROLL = ("pragma_auto_unroll_max_step", "pragma_unroll_explicit")
-
-Shape = list[tuple[int, str]]
 
 
 @dataclass(frozen=True)
@@ -177,19 +161,6 @@ def _buffer_differences(built: Realised, predicted: Prediction, *, is_gpu: bool)
         yield Difference("buffers", [b for b in expected if b not in got], [b for b in got if b not in expected])
 
 
-def merged(loops: Iterable[tuple[int, str]]) -> Shape:
-    """Loops without those of extent 1; neighbours that are parallel, or vectorised, as one."""
-    found: Shape = []
-    for extent, kind in loops:
-        if extent == 1:
-            continue
-        if found and kind in _MERGED and found[-1][1] == kind:
-            found[-1] = (found[-1][0] * extent, kind)
-        else:
-            found.append((extent, kind))
-    return found
-
-
 def spread(point: Sequence[int], loops: Shape) -> list[int]:
     """The values of all loops where the merged ones have those of ``point``."""
     values, remaining = [0] * len(loops), list(point)
@@ -197,7 +168,7 @@ def spread(point: Sequence[int], loops: Shape) -> list[int]:
     while significant:
         kind = loops[significant[0]][1]
         n_joined = 1
-        while kind in _MERGED and n_joined < len(significant) and loops[significant[n_joined]][1] == kind:
+        while kind in MERGED and n_joined < len(significant) and loops[significant[n_joined]][1] == kind:
             n_joined += 1
         flat = remaining.pop(0)
         for number in reversed(significant[:n_joined]):

@@ -26,7 +26,7 @@ KIND_NAMES: Final = {
     LoopKind.THREAD_Z: "threadIdx.z",
 }
 #: Neighbours of these kinds are one loop in TVM.
-_MERGED: Final = ("parallel", "vectorized")
+MERGED: Final = ("parallel", "vectorized")
 
 Shape = list[tuple[int, str]]
 
@@ -37,7 +37,7 @@ def merged(loops: Iterable[tuple[int, str]]) -> Shape:
     for extent, kind in loops:
         if extent == 1:
             continue
-        if found and kind in _MERGED and found[-1][1] == kind:
+        if found and kind in MERGED and found[-1][1] == kind:
             found[-1] = (found[-1][0] * extent, kind)
         else:
             found.append((extent, kind))
