@@ -26,7 +26,7 @@ OnProgress = Callable[[int, int], None]
 #: Candidates per candidate wanted that the first round asks for, and the most that any round asks for.
 _FIRST_ASK, _MAX_ASK = 4, 1 << 16
 #: Candidates looked at before a space counts as one in which no more can be found.
-_MAX_DRAWN = 20_000_000
+_MAX_DRAWN = 5_000_000
 #: Candidates of opaque sketches that the compiler is asked about, per candidate wanted, likewise.
 _MAX_CHECKED = 100
 

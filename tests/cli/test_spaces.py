@@ -10,6 +10,9 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer.main
+
+from prune_engine.cli.app import make_app
 
 Inside = Callable[..., "tuple[int, str, str]"]
 SKYLAKE = "llvm -mcpu=skylake-avx512"
@@ -155,3 +158,12 @@ def test_plugin_that_cannot_be_loaded_is_told_once(inside: Inside, tmp_path: Pat
     assert code == 0
     assert json.loads(out)["tasks"][0]["size"]
     assert err.count("planted") == 1
+
+
+@pytest.mark.parametrize("verb", ["spaces", "prune", "candidates"])
+def test_every_option_is_documented(verb: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "spaces.md").read_text(encoding="utf-8")
+    command = typer.main.get_command(make_app()).commands[verb]
+    options = [name for p in command.params if p.param_type_name == "option" for name in p.opts]
+    assert "--target" in options
+    assert [name for name in options if f"`{name}`" not in page and f"`{name} " not in page] == []
