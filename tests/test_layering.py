@@ -214,3 +214,13 @@ def test_import_stays_light(statement: str, absent: tuple[str, ...]) -> None:
     program = f"import sys; {statement}; print([m for m in {absent!r} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_every_package_is_installed() -> None:
+    """An editable installation finds files that a wheel would lack."""
+    tomllib = pytest.importorskip("tomllib", reason="part of Python since 3.11")
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = [file.parent for top in (PACKAGE, *PLUGINS.iterdir()) for file in top.rglob("__init__.py")]
+    found = {".".join(f.relative_to(ROOT if PACKAGE in (f, *f.parents) else PLUGINS).parts) for f in folders}
+    assert found <= set(listed), f"not in pyproject.toml: {sorted(found - set(listed))}"
+    assert len(set(listed)) == len(listed)
