@@ -42,6 +42,11 @@ class TableValues:
             self._programs[key] = Program(key, self.of)
         return self._programs[key]
 
+    def forget(self) -> None:
+        """Let go of all values: they are worked out again when asked for."""
+        self._known.clear()
+        self._programs.clear()
+
 
 class Evaluator:
     """Evaluates expressions one by one. Remembers every column: for small batches only."""

@@ -22,6 +22,10 @@ from prune_engine.symbols.loop_nest import LoopNest
 from prune_engine.symbols.structure import NestGroup
 
 
+#: Structures kept for the next batch, about 35 KB each.
+_MAX_KEPT = 2000
+
+
 @dataclass(frozen=True, slots=True)
 class TargetFacts:
     """What of a target changes a nest: its kind, and a GPU's limits."""
@@ -43,7 +47,7 @@ class _Step:
 
 
 class InterpretedSketch:
-    """A NestSource over a trace. Reading a structure costs 1-5 ms, once; the rest is columns."""
+    """A NestSource over a trace. Reading a structure costs milliseconds, once; the rest is columns."""
 
     def __init__(
         self, tree: Tree, instructions: Sequence[Instruction], facts: TargetFacts, tables: TableValues
@@ -51,6 +55,7 @@ class InterpretedSketch:
         """``tree`` is the unscheduled kernel; it is copied for each structure."""
         self._tree, self._instructions, self._facts = tree, instructions, facts
         self._tables = tables
+        self._n_read = 0
         self._n_locations = sum(inst.kind == "SampleComputeLocation" for inst in instructions)
         self._first = self._step(())
 
@@ -61,6 +66,10 @@ class InterpretedSketch:
 
     def groups(self, indices: Int32Array) -> Sequence[NestGroup]:
         """The structures of candidates, int32 (n, v). Raises NotInterpretedError for one that cannot be read."""
+        if self._n_read > _MAX_KEPT:  # some spaces have tens of thousands
+            self._n_read = 0
+            self._first.inner.clear()
+            self._tables.forget()
         found: list[NestGroup] = []
         self._collect(self._first, (), indices, None, found)
         return found
@@ -127,6 +136,7 @@ class InterpretedSketch:
             runner.run(self._instructions)
         except LocationNeededError as needed:
             return _Step(variable=needed.variable, taken=needed.taken, before=known)
+        self._n_read += 1
         limits = self._facts.limits
         done = post_process(runner, self._facts.kind, limits.max_threads_per_block if limits else 1)
         is_canonical = as_expr(1)

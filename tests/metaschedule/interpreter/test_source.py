@@ -1,0 +1,39 @@
+"""Structures are kept for the next batch, but not without end."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kits.oracle import case, random_batch
+
+from prune_engine.metaschedule.interpreter import source
+
+
+def test_structures_are_let_go_of_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    space, _ = case("softmax", "llvm")
+    sketch = space.sketches[0]
+    assert isinstance(sketch.nests, source.InterpretedSketch)
+    batch = random_batch(space, sketch, 64)
+    first = sketch.nests.groups(batch.indices)
+    again = sketch.nests.groups(batch.indices)
+    assert [a.nest is b.nest for a, b in zip(first, again, strict=True)] == [True] * len(first)
+    monkeypatch.setattr(source, "_MAX_KEPT", 0)
+    fresh = sketch.nests.groups(batch.indices)
+    assert not any(a.nest is b.nest for a, b in zip(first, fresh, strict=True))
+    assert all(np.array_equal(a.rows, b.rows) for a, b in zip(first, fresh, strict=True))
+
+
+def test_whose_decisions_run_is_the_same_with_and_without_reading_nests() -> None:
+    space, _ = case("softmax", "llvm")
+    for sketch in space.sketches[:4]:
+        assert isinstance(sketch.nests, source.InterpretedSketch)
+        batch = random_batch(space, sketch, 64)
+        quick = sketch.nests.canonical(batch.indices)
+        assert quick.tolist() == source_of_truth(sketch.nests, batch.indices)
+        assert 0 < quick.sum() < len(quick)
+
+
+def source_of_truth(nests: source.InterpretedSketch, indices: np.ndarray) -> list[bool]:  # type: ignore[type-arg]
+    from prune_engine.symbols.structure import canonical_by_nests
+
+    return list(canonical_by_nests(nests, indices).tolist())
