@@ -16,7 +16,7 @@ from prune_engine.metaschedule.interpreter.compute_at import (
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, laid_out_bytes, refusals, versions_of
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
-from prune_engine.metaschedule.interpreter.quotients import overestimated
+from prune_engine.metaschedule.interpreter.quotients import Place, overestimated
 from prune_engine.metaschedule.interpreter.tensorize import init_tile, tile_of
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
@@ -246,7 +246,7 @@ def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
     around += [around_init(done, b) for b in done.inits if any(a.buffer is buffer for a in b.writes)]
     loop = _common_loop(around)
     boxes: list[list[Interval]] = []
-    running: list[set[LoopNode]] = []
+    places: list[Place] = []
     axes: dict[LoopKind, LoopNode] = {}
     for block, access in uses:
         varying = varying_loops(block, loop, buffer.scope)
@@ -254,15 +254,15 @@ def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
         # for what each thread has of its own, and it is the same in all statements.
         own = {x for x in varying if x.is_bound and not is_shared_among(buffer.scope, x.kind)}
         boxes.append([_along_axes(interval, axes) for interval in box_of(access, varying - own)])
-        running.append(varying - own)
+        places.append(Place(loops_of(block), done.kinds, varying - own))
     extents: list[Expr] = []
     for dimension, size in enumerate(shape):
         try:
             extents.append(kept_extent(union([box[dimension] for box in boxes]), size))
         except NotInterpretedError:  # different places of it: all of it is kept
             extents.append(size)
-        for (_, access), varying in zip(uses, running, strict=True):
-            extents[-1] = overestimated(physical(access)[dimension], varying, as_expr(size), extents[-1])
+        for (_, access), place in zip(uses, places, strict=True):
+            extents[-1] = overestimated(physical(access)[dimension], place, extents[-1])
     return aligned(extents, buffer)
 
 
