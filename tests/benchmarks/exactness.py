@@ -26,7 +26,7 @@ sys.path.append(str(Path(__file__).parents[1]))
 import exactness_report
 import numpy as np
 from kits.nest_comparison import differences
-from kits.oracle import GPUS, Oracle, case, random_batch
+from kits.oracle import GPUS, Oracle, case, kept_batch, random_batch
 from kits.ptxas import find_nvcc, registers_of
 from kits.workloads import WORKLOADS
 
@@ -89,7 +89,7 @@ class State:
 
 
 def nests(state: State, n: int, stop_at: float) -> bool:
-    """Compare ``n`` random candidates of each sketch of each workload; False if time ran out."""
+    """Compare ``n`` candidates that run as they are of each sketch of each workload; False if time ran out."""
     for workload, made in WORKLOADS.items():
         for kind in made.kinds:
             if state.has(["nests", workload, kind, n]):
@@ -109,8 +109,8 @@ def _compare_nests(space: DesignSpace, sketch: Sketch, oracle: Oracle, n: int, *
     found: Record = {"n": 0, "mismatches": 0, "repaired": 0, "refused": 0, "first": None, "opaque": None}
     if sketch.nests is None:
         return {**found, "opaque": sketch.opaque_reason or "not read"}
-    batch = random_batch(space, sketch, n)
-    for row in range(n):
+    batch = kept_batch(space, sketch, n)
+    for row in range(len(batch)):
         decisions = batch.candidate(row).decisions
         built = oracle.realise(sketch, decisions)
         difference = next(differences(batch, row, built, is_gpu=is_gpu), None)

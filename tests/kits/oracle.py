@@ -23,6 +23,8 @@ from prune_engine.task import TuningTask
 GPUS = {"a100": "nvidia/nvidia-a100", "t4": "nvidia/nvidia-t4", "h100": "nvidia/nvidia-h100"}
 
 _VERIFY = "VerifyGPUCode"
+#: Candidates drawn for each one that is wanted.
+_POOL_FACTOR = 100
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,21 @@ def random_batch(space: DesignSpace, sketch: Sketch, n: int, seed: int = 0) -> C
     columns = [rng.choice(variable.rows, size=n) for variable in sketch.variables]
     indices = np.stack(columns, axis=1) if columns else np.empty((n, 0))
     return CandidateBatch(space, sketch, np.ascontiguousarray(indices, dtype=np.int32))
+
+
+def kept_batch(space: DesignSpace, sketch: Sketch, n: int, seed: int = 0) -> CandidateBatch:
+    """``random_batch``, and on top as many as it takes for n whose decisions are predicted to be kept.
+
+    Where compute locations are decided, TVM repairs most random decisions. There may be fewer where they are rare.
+    """
+    assert sketch.nests is not None, "an opaque sketch has no prediction"
+    first = random_batch(space, sketch, n, seed)
+    n_missing = n - int(sketch.nests.canonical(first.indices).sum())
+    if not n_missing:
+        return first
+    pool = random_batch(space, sketch, n_missing * _POOL_FACTOR, seed + 1)
+    kept = pool.indices[sketch.nests.canonical(pool.indices)][:n_missing]
+    return CandidateBatch(space, sketch, np.concatenate([first.indices, kept]))
 
 
 def _seed_of(sketch: Sketch, seed: int) -> int:

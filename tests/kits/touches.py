@@ -38,7 +38,10 @@ def touched_by_block(nest: TirNest, block: TirBlock, loops: Sequence[int]) -> li
         (
             label(str(region.source.name)),
             is_write,
-            tuple((value_of(r.min, values), integer_of(r.extent)) for r in region.region),
+            tuple(
+                (_inside(value_of(r.min, values), integer_of(size)), integer_of(r.extent))
+                for r, size in zip(region.region, region.source.shape, strict=True)
+            ),
         )
         for regions, is_write in ((reads, False), (signature.writes, True))
         for region in regions
@@ -72,6 +75,11 @@ def touched_by_statement(statement: Statement, loops: Sequence[int], numbers: Nu
             for x in access.indices
         )
         yield label(access.buffer), access.is_write, where
+
+
+def _inside(index: int | None, size: int | None) -> int | None:
+    """An index, None where it is beyond its buffer: a condition keeps such an element from being touched."""
+    return index if index is None or size is None or 0 <= index < size else None
 
 
 def value_of(expression: Any, values: Mapping[int, int]) -> int | None:
