@@ -6,11 +6,11 @@ order, each with its loops, how its iterators follow from them, and what it read
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import IntEnum
 
-from prune_engine.symbols.expr import ZERO, Expr, as_expr, ceildiv, either, minimum, product, total, where
+from prune_engine.symbols.expr import ZERO, Expr, as_expr, either, product, where
 
 
 class LoopKind(IntEnum):
@@ -156,26 +156,6 @@ class Statement:
         """Product of the extents of loops of these kinds (1 if there are none)."""
         return product(extent_if(loop, kinds) for loop in self.loops)
 
-    def span(self, iterator: int, first_loop: int) -> Expr:
-        """How many consecutive values an iterator takes while the loops from ``first_loop`` inwards run."""
-        it = self.iterators[iterator]
-        steps = total(
-            term.stride * (term_span(term, self.loops, range(first_loop, len(self.loops))) - 1) for term in it.terms
-        )
-        return minimum(steps + 1, it.extent)
-
-    def extents_touched(self, access: Access, shape: tuple[int, ...], first_loop: int) -> tuple[Expr, ...]:
-        """The box of a buffer touched while the loops from ``first_loop`` inwards run: one extent per dimension."""
-        return tuple(
-            as_expr(size) if index.coefficients is None else minimum(self._box(index, first_loop), size)
-            for index, size in zip(access.indices, shape, strict=True)
-        )
-
-    def _box(self, index: Index, first_loop: int) -> Expr:
-        assert index.coefficients is not None
-        steps = total(abs(c) * (self.span(i, first_loop) - 1) for i, c in index.coefficients)
-        return steps + index.width
-
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
@@ -226,19 +206,6 @@ def extent_if(loop: Loop, kinds: Collection[LoopKind]) -> Expr:
     for kind in kinds:
         condition = either(condition, loop.kind.eq(int(kind)))
     return where(condition, loop.extent, 1)
-
-
-def term_span(term: Term, loops: tuple[Loop, ...], varying: Iterable[int]) -> Expr:
-    """How many values a term's digit takes while the loops numbered in ``varying`` run."""
-    inside = set(varying)
-    digits = term.digits or [None] * len(term.over)
-    flat = 1 + total(
-        stride
-        * ((minimum(ceildiv(loops[number].extent, digit[0]), digit[1]) if digit else loops[number].extent) - 1)
-        for (number, stride), digit in zip(term.over, digits, strict=True)
-        if number in inside
-    )
-    return minimum(term.modulus, ceildiv(flat, term.divisor))
 
 
 def plain_term(number: int, loop: Loop, stride: Expr) -> Term:
