@@ -15,22 +15,7 @@ from kits.workloads import WORKLOADS
 
 N_CANDIDATES = int(os.environ.get("PRUNE_ENGINE_EXACTNESS_CANDIDATES", "2"))
 
-#: What is not exact yet, and why.
-KNOWN = {
-    (
-        "conv_transposed",
-        "llvm",
-    ): "the dilated input is predicted larger than it is where it is computed beside its padding",
-}
-CASES = [
-    pytest.param(
-        name,
-        kind,
-        marks=[pytest.mark.xfail(reason=KNOWN[name, kind], strict=True)] if (name, kind) in KNOWN else [],
-    )
-    for name, workload in WORKLOADS.items()
-    for kind in workload.kinds
-]
+CASES = [(name, kind) for name, workload in WORKLOADS.items() for kind in workload.kinds]
 
 
 # A full check builds thousands of candidates, 10-100 ms each.

@@ -48,7 +48,7 @@ class Interval:
     """What is needed of one dimension: ``base`` (fixed while the inner loops run) + [low, low + extent)."""
 
     base: tuple[tuple[int, TermNode], ...]
-    low: int
+    low: Expr
     extent: Expr
     #: Whether it is known to lie in the dimension, wherever it moves.
     is_inside: bool = False
@@ -142,10 +142,11 @@ def is_shared_among(scope: str, kind: LoopKind) -> bool:
 
 def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Interval:
     if index.coefficients is None or any(it.is_lost for it, _ in index.coefficients):
-        return Interval((), 0, as_expr(size))
+        return Interval((), as_expr(0), as_expr(size))
     base: list[tuple[int, TermNode]] = []
-    low, steps = index.offset, as_expr(0)
+    low, steps = as_expr(index.offset), as_expr(0)
     for it, coefficient in index.coefficients:
+        low = low + it.offset * coefficient
         inner, outer = split_span(it, varying)
         steps = steps + abs(coefficient) * (inner - 1)
         if coefficient < 0:
@@ -155,7 +156,7 @@ def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Int
             if low_of_inner.constant is None:
                 # The whole domain or part of it from 0: its last value is the span.
                 raise NotInterpretedError(f"an index runs backwards over part of {it.name}")
-            low += coefficient * low_of_inner.constant
+            low = low + coefficient * low_of_inner.constant
         base.extend((coefficient, term) for term in outer)
     is_inside = _is_inside(index, as_expr(size))
     if len(index.coefficients) == 1 and index.coefficients[0][1] == index.width:  # whole tiles
@@ -249,14 +250,14 @@ def union(intervals: list[Interval]) -> Interval:
     first = intervals[0]
     for other in intervals[1:]:
         if _same_base(first, other):
-            low = min(first.low, other.low)
+            low = minimum(first.low, other.low)
             end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
             first = Interval(first.base, low, end, first.is_inside and other.is_inside)
         elif not first.base or not other.base:
             still, moving = (other, first) if first.base else (first, other)
             inside = both(
-                as_expr(still.low).le(moving.low),
-                (moving.extent + _reach(moving) + moving.low).le(still.extent + still.low),
+                still.low.le(moving.low),
+                (moving.extent + reach(moving) + moving.low).le(still.extent + still.low),
             )
             first = Interval((), still.low, where(inside, still.extent, 0))
         else:
@@ -281,7 +282,7 @@ def _factors(stride: Expr) -> tuple[int, Counter[Expr]]:
     return number, found
 
 
-def _reach(interval: Interval) -> Expr:
+def reach(interval: Interval) -> Expr:
     """How far an interval moves while the loops outside run."""
     return total(c * (term.stride * (term_reach(term) - 1)) for c, term in interval.base)
 
@@ -291,7 +292,7 @@ def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNod
     loops: list[LoopNode] = []
     replaced: dict[LoopNode, tuple[list[DigitNode], Expr]] = {}
     for number, it in enumerate(block.real_iters):
-        interval = domains.get(it, Interval((), 0, it.extent))
+        interval = domains.get(it, Interval((), as_expr(0), it.extent))
         extent, offset = _clipped(interval, it)
         it.stays_inside = interval.is_inside
         loop = LoopNode(f"ax{number}", extent)
@@ -362,8 +363,8 @@ def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr]:
     the interval does not move (no loop outside that it depends on runs), else keeps it under a predicate.
     """
     domain = it.extent
-    moves = _reach(interval)
-    low, high = as_expr(interval.low), interval.extent + (interval.low - 1)
+    moves = reach(interval)
+    low, high = interval.low, interval.extent + (interval.low - 1)
     if interval.is_inside:
         return interval.extent, low
     lies_in = both(as_expr(0).le(low), (high + moves).lt(domain))
@@ -380,18 +381,3 @@ def term_reach(term: TermNode) -> Expr:
         return term.modulus
     flat = total(d.flat_stride * (digit_span(d) - 1) for d in term.over) + 1
     return minimum(term.modulus, ceildiv(flat, term.divisor))
-
-
-def kept_extent(interval: Interval, size: Expr) -> Expr:
-    """How much of a dimension of ``size`` is allocated for an interval of it that moves along with outer loops.
-
-    TVM allocates the interval where it stays in the dimension, what is left of it where it does not move, and
-    the whole dimension where it both moves and may leave it: what is left then has no constant extent.
-    """
-    if interval.is_inside:
-        return minimum(interval.extent, size)
-    moves, low = _reach(interval), as_expr(interval.low)
-    high = interval.extent + (interval.low - 1)
-    lies_in = both(as_expr(0).le(low), (high + moves).lt(size))
-    cut = minimum(high, size - 1) - maximum(low, 0) + 1
-    return where(lies_in, interval.extent, where(moves.eq(0), cut, size))

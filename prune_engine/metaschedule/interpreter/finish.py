@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import takewhile
 
-from prune_engine.metaschedule.interpreter.compute_at import (
-    Interval,
-    box_of,
-    is_shared_among,
-    kept_extent,
-    union,
-    varying_loops,
-)
+from prune_engine.metaschedule.interpreter.allocation import around_init, stored_elements
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, laid_out_bytes, refusals, versions_of
-from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
-from prune_engine.metaschedule.interpreter.quotients import Place, overestimated
 from prune_engine.metaschedule.interpreter.tensorize import init_tile, tile_of
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,
     BufferNode,
-    DigitNode,
     IndexNode,
     IterNode,
     LoopNode,
@@ -93,11 +82,6 @@ def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:
     for root in done.tree.roots:
         visit(root)
     return order
-
-
-def around_init(done: Processed, block: BlockNode) -> list[LoopNode]:
-    """The loops around a reduction that its initialisation shares: those before the first that reduces anything."""
-    return list(takewhile(lambda loop: done.parallel[loop].constant == 1, loops_of(block)))
 
 
 def _role(block: BlockNode) -> Role:
@@ -229,70 +213,6 @@ def _buffer(done: Processed, buffer: BufferNode, name: str, versions: Expr) -> B
     sizes = tuple(size.constant if size.constant is not None else 0 for size in shape)
     stored = product(shape) if buffer.is_argument else stored_elements(done, buffer) * versions
     return Buffer(name, buffer.scope, buffer.dtype, buffer.item_bytes, sizes, buffer.is_argument, stored)
-
-
-def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
-    """Elements allocated: the box that is live at the innermost loop around all that touch the buffer."""
-    uses = [
-        (block, access)
-        for block in done.tree.blocks()
-        for access in (*block.reads, *block.writes)
-        if access.buffer is buffer
-    ]
-    shape = physical_shape(buffer)
-    if not uses:
-        return product(shape)
-    around = [loops_of(block) for block, _ in uses]
-    around += [around_init(done, b) for b in done.inits if any(a.buffer is buffer for a in b.writes)]
-    loop = _common_loop(around)
-    boxes: list[list[Interval]] = []
-    places: list[Place] = []
-    axes: dict[LoopKind, LoopNode] = {}
-    for block, access in uses:
-        varying = varying_loops(block, loop, buffer.scope)
-        # Whatever loop is bound to it, a thread axis is there from the start of the kernel: it does not vary
-        # for what each thread has of its own, and it is the same in all statements.
-        own = {x for x in varying if x.is_bound and not is_shared_among(buffer.scope, x.kind)}
-        boxes.append([_along_axes(interval, axes) for interval in box_of(access, varying - own)])
-        places.append(Place(loops_of(block), done.kinds, varying - own))
-    extents: list[Expr] = []
-    for dimension, size in enumerate(shape):
-        try:
-            extents.append(kept_extent(union([box[dimension] for box in boxes]), size))
-        except NotInterpretedError:  # different places of it: all of it is kept
-            extents.append(size)
-        for (_, access), place in zip(uses, places, strict=True):
-            extents[-1] = overestimated(physical(access)[dimension], place, extents[-1])
-    return aligned(extents, buffer)
-
-
-def _along_axes(interval: Interval, axes: dict[LoopKind, LoopNode]) -> Interval:
-    """An interval with one loop for each thread axis."""
-
-    def moved(digit: DigitNode) -> DigitNode:
-        loop = axes.setdefault(digit.loop.kind, digit.loop) if digit.loop.is_bound else digit.loop
-        return digit if loop is digit.loop else replace(digit, loop=loop)
-
-    base = tuple((c, replace(term, over=tuple(map(moved, term.over)))) for c, term in interval.base)
-    return replace(interval, base=base)
-
-
-def aligned(extents: list[Expr], buffer: BufferNode) -> Expr:
-    """Elements of a box, with the padding of a storage_align."""
-    if buffer.alignment is None:
-        return product(extents)
-    axis, factor, offset = buffer.alignment
-    axis = axis % len(extents)
-    inner = product(extents[axis + 1 :])
-    stride = inner + (as_expr(factor + offset) - inner % factor) % factor
-    return product(extents[: axis + 1]) * stride
-
-
-def _common_loop(around: list[list[LoopNode]]) -> LoopNode | None:
-    common = around[0]
-    for other in around[1:]:
-        common = [a for a, b in zip(common, other, strict=False) if a is b]
-    return common[-1] if common else None
 
 
 def _pipelines(tree: Tree) -> list[Pipeline]:
