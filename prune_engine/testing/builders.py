@@ -11,6 +11,7 @@ from prune_engine.candidates import CandidateBatch
 from prune_engine.measurement import MeasureError, MeasureErrorKind, Measurement
 from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind, perfect_tile_table
 from prune_engine.task import TuningTask
+from prune_engine.testing.planted import Planted, with_choices, with_columns
 
 
 def make_task(
@@ -36,11 +37,14 @@ def make_task(
     )
 
 
-def make_space(task: TuningTask | None = None) -> DesignSpace:
+def make_space(task: TuningTask | None = None, *, symbols: Planted | None = None) -> DesignSpace:
     """Make a space of two sketches with tile, categorical and location variables, for a `make_task` task.
 
     Sketch 0 tiles i, j and k and chooses an unroll limit; sketch 1 also chooses where a cached write is
     computed. Some variables have a prior that is not uniform.
+
+    Without ``symbols`` the sketches are opaque. With them, ``{"threads_per_block": [32, 64, 2048]}``, they are
+    not: each candidate has one of each symbol's values, which follows from its decisions; all of them occur.
     """
     task = task or make_task()
     (m, k), (_, n) = task.arg_shapes[0], task.arg_shapes[1]
@@ -55,24 +59,41 @@ def make_space(task: TuningTask | None = None) -> DesignSpace:
     location = Variable.of(
         "cache_write", VariableKind.LOCATION, np.array([[-2], [-1], [0], [1], [2]], dtype=np.int32)
     )
-    return DesignSpace(
+    space = DesignSpace(
         task,
         (
             Sketch(0, "testing-plain", (*tiles, unroll)),
             Sketch(1, "testing-cached", (*tiles, unroll, location)),
         ),
     )
+    return with_choices(space, symbols) if symbols else space
 
 
-def make_batch(n: int = 8, *, space: DesignSpace | None = None, sketch: int = 0, seed: int = 0) -> CandidateBatch:
+def make_batch(
+    n: int | None = None,
+    *,
+    space: DesignSpace | None = None,
+    sketch: int = 0,
+    seed: int = 0,
+    symbols: Planted | None = None,
+) -> CandidateBatch:
     """Make a batch of ``n`` candidates drawn at random, with ``seed``, from what one sketch still allows.
 
     With ``n`` up to the sketch's size they are distinct, so fewer come back than asked for only if the
-    sketch has fewer.
+    sketch has fewer. ``symbols`` gives them columns, ``{"threads_per_block": [1024, 1025]}``: row i has value i,
+    and ``n``, 8 by default, is the columns' length.
+
+    Raises ValueError for columns that are not ``n`` long.
     """
     space = space or make_space()
+    if symbols:
+        lengths = {name: len(column) for name, column in symbols.items()}
+        n = next(iter(lengths.values())) if n is None else n
+        if set(lengths.values()) != {n} or n > space.sketches[sketch].size:
+            raise ValueError(f"{n} distinct candidates need columns of that length, got {lengths}")
+        return with_columns(make_batch(n, space=space, sketch=sketch, seed=seed), symbols)
     chosen = space.sketches[sketch]
-    n = min(n, chosen.size)
+    n = min(8 if n is None else n, chosen.size)
     if not chosen.variables:
         return CandidateBatch(space, chosen, np.empty((n, 0), dtype=np.int32))
     rng = np.random.default_rng(seed)

@@ -4,6 +4,16 @@ class TestMyRule(RuleContract):
     @pytest.fixture
     def rule(self):
         return MyRule()
+
+A rule that reads symbols needs a space that has them, and a profile of the device it is for:
+
+    @pytest.fixture
+    def space(self):
+        return make_space(symbols={"threads_per_block": [32, 64, 1024, 2048]})
+
+    @pytest.fixture
+    def profile(self):
+        return make_profile(DeviceKind.GPU)
 """
 
 from __future__ import annotations
@@ -15,10 +25,12 @@ import pytest
 
 from prune_engine.contracts import check_mask, check_restriction
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.reasons import CandidateSymbols
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import Rule
 from prune_engine.testing.builders import make_batch, make_space
 from prune_engine.testing.checks import check_name, snapshot
+from prune_engine.testing.planted import opaque_twin
 from prune_engine.testing.profiles import make_profile
 from prune_engine.verdicts import RuleKind
 
@@ -42,8 +54,13 @@ class RuleContract:
         return make_profile()
 
     @pytest.fixture
-    def symbols(self) -> Mapping[str, float]:
-        """Symbols of a dropped candidate, as ``reason`` is given them."""
+    def symbols(self, rule: Rule, space: DesignSpace, profile: HardwareProfile) -> Mapping[str, float]:
+        """Symbols of a dropped candidate, as ``reason`` is given them; none if the rule drops none of the space."""
+        for sketch in range(len(space.sketches)):
+            batch = make_batch(100, space=space, sketch=sketch)
+            dropped = np.flatnonzero(~rule.mask(batch, profile))
+            if len(dropped):
+                return CandidateSymbols(batch, int(dropped[0]))
         return {}
 
     def test_name_and_kind(self, rule: Rule, profile: HardwareProfile) -> None:
@@ -73,6 +90,15 @@ class RuleContract:
             assert again.tolist() == mask[order].tolist(), "a candidate's verdict depends on its batch"
             assert rule.mask(batch, profile).tolist() == mask.tolist(), "asking twice gives two answers"
 
+    def test_sketches_that_could_not_be_read_are_no_failure(
+        self, rule: Rule, space: DesignSpace, profile: HardwareProfile
+    ) -> None:
+        """Where ``batch.is_opaque``, symbols of the loop nest do not exist; the rule must not ask for them."""
+        twin = opaque_twin(space)
+        for sketch in range(len(twin.sketches)):
+            batch = make_batch(20, space=twin, sketch=sketch)
+            check_mask(rule.name, rule.mask(batch, profile), len(batch))
+
     def test_inputs_are_not_changed(self, rule: Rule, space: DesignSpace, profile: HardwareProfile) -> None:
         """Batch, space and profile stay as they were."""
         batch = make_batch(20, space=space)
@@ -89,8 +115,10 @@ class RuleContract:
             assert 0 < smaller.size <= space.size, f"cut {space.size} candidates down to {smaller.size}"
 
     def test_reason_is_one_clause(self, rule: Rule, symbols: Mapping[str, float], profile: HardwareProfile) -> None:
-        """Non-empty text on one line."""
-        reason = rule.reason(symbols, profile)
-        assert isinstance(reason, str), f"reason is {reason!r}, not text"
-        assert reason.strip(), "reason is empty"
-        assert "\n" not in reason, f"reason has several lines: {reason!r}"
+        """Non-empty text on one line, also for what ``restrict`` cut: there are no symbols then."""
+        nothing: Mapping[str, float] = {}
+        for known in (symbols, nothing) if type(rule).restrict is not Rule.restrict else (symbols,):
+            reason = rule.reason(known, profile)
+            assert isinstance(reason, str), f"reason is {reason!r}, not text"
+            assert reason.strip(), "reason is empty"
+            assert "\n" not in reason, f"reason has several lines: {reason!r}"

@@ -13,7 +13,7 @@ import pytest
 
 from prune_engine import testing
 from prune_engine.candidates import CandidateBatch
-from prune_engine.errors import PluginContractError
+from prune_engine.errors import PluginContractError, SpaceError
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.measurement import Measurement
 from prune_engine.space import DesignSpace, SpaceRestriction
@@ -29,6 +29,8 @@ from prune_engine.strategies import (
     Selector,
     Verifier,
 )
+from prune_engine.symbols.expr import as_expr
+from prune_engine.symbols.structure import nest_columns
 from prune_engine.task import TuningTask
 from prune_engine.testing import (
     DraftScorerContract,
@@ -196,6 +198,10 @@ RULES: list[tuple[str, object]] = [
     ("test_mask_is_bool_n", broken(OddRule, "mask", lambda m, *_: m.tolist())),
     ("test_mask_looks_at_each_candidate_alone", broken(OddRule, "mask", lambda m, *_: np.arange(len(m)) < 7)),
     ("test_mask_looks_at_each_candidate_alone", broken(OddRule, "mask", lambda m, *_: m ^ (next(COUNTER) % 2 > 0))),
+    (
+        "test_sketches_that_could_not_be_read_are_no_failure",
+        broken(OddRule, "mask", lambda m, batch, _: m & nest_columns(batch, {"one": lambda _: as_expr(1)})["one"]),
+    ),
     ("test_inputs_are_not_changed", broken(OddRule, "mask", lambda m, batch, _: (spoil(batch.indices), m)[1])),
     (
         "test_restriction_fits_the_space",
@@ -394,7 +400,7 @@ def test_breach_is_caught(
     method = getattr(contract(), test)
     arguments = {name: offered[name] for name in inspect.signature(method).parameters}
     # Whatever a broken strategy raises by itself fails the contract's test as well.
-    with pytest.raises((*CAUGHT, TypeError, KeyError, IndexError, pytest.fail.Exception, ValueError)):
+    with pytest.raises((*CAUGHT, SpaceError, TypeError, KeyError, IndexError, pytest.fail.Exception, ValueError)):
         method(**arguments)
 
 
