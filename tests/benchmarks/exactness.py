@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -30,8 +31,10 @@ from kits.oracle import GPUS, Oracle, case, kept_batch, random_batch
 from kits.ptxas import find_nvcc, registers_of
 from kits.workloads import WORKLOADS
 
-from prune_engine.candidates import CandidateBatch
+from prune_engine.candidates import CandidateBatch, rows_of
 from prune_engine.space import DesignSpace, Sketch
+from prune_engine.symbols.gpu import registers_per_thread, vthreads
+from prune_engine.symbols.kernel import unrolled_body_instances
 from prune_engine.symbols.structure import nest_column
 
 PARTS = ("nests", "legality", "registers")
@@ -42,6 +45,9 @@ ON_GPUS = (
 )
 IN_REGISTERS = ("gemm_square", "conv3x3")
 ARCH = "sm_80"
+
+#: Copies of the main statement, virtual threads included, up to which nvcc takes seconds and not minutes.
+MAX_BODY = exactness_report.MAX_BODY
 
 #: Candidates drawn for each predicted legal one that is wanted; 3-11 % are legal.
 _POOL_FACTOR = 256
@@ -60,13 +66,25 @@ def main() -> int:
         "registers": lambda: registers(options.registers_file, options.registers, stop_at),
     }
     finished = [jobs[part]() for part in options.parts]
-    report = exactness_report.as_markdown(state.records, register_table(options.registers_file))
+    table = register_table(options.registers_file)
+    report = exactness_report.as_markdown(state.records, table, _missing(state, options))
     if options.markdown:
         options.markdown.write_text(report, encoding="utf-8")
     print(report)
     if not all(finished):
         print("Stopped early: run again to go on.", file=sys.stderr)
     return 0 if exactness_report.is_exact(state.records) else 1
+
+
+def _missing(state: State, options: argparse.Namespace) -> list[str]:
+    keys = [["nests", w, kind, options.per_sketch] for w, made in WORKLOADS.items() for kind in made.kinds]
+    share = _share(options.legality)
+    keys += [["legality", workload, device, share] for workload in ON_GPUS for device in GPUS]
+    return [" ".join(key[:3]) for key in keys if not state.has(key)]
+
+
+def _share(total: int) -> int:
+    return -(-total // (len(ON_GPUS) * len(GPUS)))
 
 
 class State:
@@ -125,7 +143,7 @@ def _compare_nests(space: DesignSpace, sketch: Sketch, oracle: Oracle, n: int, *
 
 def legality(state: State, total: int, stop_at: float) -> bool:
     """Compare verdicts on ``total`` candidates over workloads and devices; False if time ran out."""
-    share = -(-total // (len(ON_GPUS) * len(GPUS)))
+    share = _share(total)
     for workload in ON_GPUS:
         for device in GPUS:
             if state.has(["legality", workload, device, share]):
@@ -190,7 +208,11 @@ def registers(path: Path, n: int, stop_at: float) -> bool:
                 continue
             if time.monotonic() > stop_at:
                 return False
-            used = asdict(registers_of(mod, target, ARCH, nvcc))
+            try:
+                used = asdict(registers_of(mod, target, ARCH, nvcc))
+            except subprocess.TimeoutExpired:
+                print(f"registers {workload}: nvcc gives up on {decisions}", file=sys.stderr)
+                continue
             known.add(json.dumps([sketch, decisions]))
             rows.append({"workload": workload, "sketch": sketch, "decisions": decisions, **used})
             path.write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n", encoding="utf-8")
@@ -198,11 +220,11 @@ def registers(path: Path, n: int, stop_at: float) -> bool:
 
 
 def _legal_candidates(workload: str) -> Iterator[tuple[int, list[list[int]], Any, str]]:
-    """Accepted candidates in a fixed order, sketch by sketch in turn."""
+    """Accepted candidates that are not unrolled too far, in a fixed order, sketch by sketch in turn."""
     space, oracle = case(workload, "cuda")
     batches = [random_batch(space, sketch, 20_000, seed=3) for sketch in space.sketches]
     # Of a sketch that is read only those predicted legal are worth a replay.
-    batches = [b if b.is_opaque else b.take(_passes(b)) for b in batches]
+    batches = [b if b.is_opaque else b.take(_passes(b) & (_bodies(b) <= MAX_BODY)) for b in batches]
     for row in range(max(map(len, batches))):
         for sketch, batch in zip(space.sketches, batches, strict=True):
             if row >= len(batch):
@@ -213,11 +235,12 @@ def _legal_candidates(workload: str) -> Iterator[tuple[int, list[list[int]], Any
                 yield sketch.index, [list(d) for d in decisions], built.mod, space.task.target
 
 
+def _bodies(batch: CandidateBatch) -> np.ndarray:
+    return nest_column(batch, "exactness.bodies", lambda nest: unrolled_body_instances(nest) * vthreads(nest))
+
+
 def register_table(path: Path) -> list[Record]:
     """Registers of each kept candidate beside our symbol, where the sketch can be read and has the symbol."""
-    from prune_engine.candidates import rows_of
-    from prune_engine.symbols.gpu import registers_per_thread
-
     rows = _read_rows(path)
     for row in rows:
         space, _ = case(row["workload"], "cuda")

@@ -10,8 +10,33 @@ import numpy as np
 
 Record = dict[str, Any]
 
+#: Copies of the main statement, virtual threads included, up to which candidates are compiled for their registers.
+MAX_BODY = 256
+
 #: What the project promises of candidates that pass: this share is accepted.
 _ACCEPTED_SHARE = 0.99
+
+
+_REGISTER_BYTES = 4
+
+#: Before the names of what the page lacks.
+NOT_RUN = "Not run yet: "
+
+_FEATURES = """\
+## TVM's features and lowered kernels
+
+`tests/exactness/test_features.py` compares each statement with TVM's per-store features where both define the same
+quantity: floating-point operations, iterations, bytes moved, launch axes and the limit of unrolling, always; bytes
+touched where all indices follow whole loops. They differ by definition in these:
+
+- TVM counts the choice between an element and its padding as a call of a function.
+- It counts a fetch once for each virtual thread; lowered kernels run it once.
+- Its box around what is touched takes the remainder of a fused loop for constant and is too small then.
+- It lets that box reach beyond the buffer, and knows nothing of the versions that a software pipeline keeps.
+
+`tests/exactness/test_memory.py` compares shared and local bytes, threads, blocks, virtual threads and vector bytes
+with accepted kernels after lowering. Local memory is without the few bytes that sums across threads go through, and
+vectors that read across a border become scalars in TVM: `max_vector_bytes` is an upper bound for them."""
 
 
 def is_exact(records: Sequence[Record]) -> bool:
@@ -22,14 +47,17 @@ def is_exact(records: Sequence[Record]) -> bool:
     return is_sound and (not passed or 1 - verdicts["false_accepts"] / passed >= _ACCEPTED_SHARE)
 
 
-def as_markdown(records: Sequence[Record], registers: Sequence[Record]) -> str:
-    """The whole page."""
+def as_markdown(records: Sequence[Record], registers: Sequence[Record], missing: Sequence[str] = ()) -> str:
+    """The whole page. ``missing`` names what has not been run yet."""
     parts = [
         "# Exactness",
         "Written by `python tests/benchmarks/exactness.py --markdown docs/benchmarks/exactness.md`.\n"
-        "Candidates are drawn at random from every sketch; TVM replays and post-processes each of them.",
+        "Candidates are drawn at random from every sketch; TVM replays and post-processes each of them.\n"
+        "`tests/exactness` makes the same comparisons with few candidates, and some more.",
+        f"{NOT_RUN}{', '.join(missing)}." if missing else "",
         _nests(records),
         _legality(records),
+        _FEATURES,
         _registers(registers),
         "Machine:\n\n" + machine.as_markdown(),
     ]
@@ -43,17 +71,24 @@ def _nests(records: Sequence[Record]) -> str:
             _, workload, kind, _ = record["key"]
             s = record["sketches"]
             read = [x for x in s if x["opaque"] is None]
-            counts = [sum(x[name] for x in s) for name in ("n", "repaired", "refused", "mismatches")]
-            rows.append([workload, kind, f"{len(read)} of {len(s)}", *counts])
+            counts = [sum(x[name] for x in s) for name in ("repaired", "refused", "mismatches")]
+            own = [x["n"] - x["repaired"] for x in read]
+            least = min(own, default=0)
+            rows.append([workload, kind, f"{len(read)} of {len(s)}", sum(own), least, *counts])
     if not rows:
         return ""
-    header = ["workload", "target", "sketches read", "candidates", "repaired by TVM", "refused", "mismatches"]
+    header = [
+        *("workload", "target", "sketches read", "candidates", "of a sketch at least"),
+        *("repaired by TVM", "refused", "mismatches"),
+    ]
     total = _sums(records, "nests")
     return "\n\n".join(
         [
             "## Loop nests",
             f"Of {total['n']} candidates {total['mismatches']} differ in a loop, an access, a buffer's size or "
-            "whether TVM keeps the decisions. A candidate that TVM repairs is another one and only counts as such.",
+            f"whether TVM keeps the decisions. It repairs {total['repaired']} of them into other candidates; of "
+            "those only that it does is compared, and the table counts them apart. Refused are such as TVM makes "
+            "no code of.",
             _table(header, rows),
             _firsts(records, "nests"),
         ]
@@ -100,24 +135,19 @@ def _registers(rows: Sequence[Record]) -> str:
         known = [row for row in mine if row.get("symbol") is not None]
         spilled = [row for row in mine if row["spill_store_bytes"]]
         used = [row["registers"] for row in mine]
-        lines.append(
-            [
-                workload,
-                len(mine),
-                f"{min(used)}-{max(used)}",
-                len(spilled),
-                f"{rank_correlation([r['symbol'] for r in known], [r['registers'] for r in known]):.3f}"
-                if known
-                else "unknown",
-                spill_threshold(known) if known else "unknown",
-            ]
-        )
-    header = ["workload", "candidates", "registers", "spilling", "rank correlation", "spills begin at"]
+        lines.append([workload, len(mine), f"{min(used)}-{max(used)}", len(spilled), *_against_symbol(known)])
+    header = [
+        *("workload", "candidates", "registers", "spilling", "rank correlation with registers"),
+        *("with registers and stack", "stack begins at", "spills begin at"),
+    ]
     return "\n\n".join(
         [
             "## Register pressure",
-            "`ptxas -v` at sm_80 against the symbol `registers_per_thread` (S1), legal candidates only.\n"
-            "The last column is the smallest symbol of a candidate that spills; from there on that share spills.",
+            "`ptxas -v` at sm_80 against the symbol `registers_per_thread` (S1): legal candidates whose main\n"
+            f"statement is unrolled to at most {MAX_BODY} copies, virtual threads included; nvcc takes minutes\n"
+            "for others. Where loops over a thread's tile are not unrolled, its elements lie on the stack in\n"
+            "local memory instead of registers: both together are what the symbol counts. The last columns are the\n"
+            "smallest symbol of a candidate with a stack, and of one that spills; from there on that share does.",
             _table(header, lines),
         ]
     )
@@ -130,13 +160,26 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     return float(np.corrcoef(_ranks(a), _ranks(b))[0, 1])
 
 
-def spill_threshold(rows: Sequence[Record]) -> str:
-    """Where spilling starts by our symbol."""
-    spilling = [row["symbol"] for row in rows if row["spill_store_bytes"]]
-    if not spilling:
-        return "none spills"
-    above = [row for row in rows if row["symbol"] >= min(spilling)]
-    return f"{min(spilling)} ({len(spilling) / len(above):.0%} of {len(above)})"
+def threshold(rows: Sequence[Record], name: str) -> str:
+    """Where a quantity begins to be more than 0 by our symbol."""
+    found = [row["symbol"] for row in rows if row[name]]
+    if not found:
+        return "nowhere"
+    above = [row for row in rows if row["symbol"] >= min(found)]
+    return f"{min(found)} ({len(found) / len(above):.0%} of {len(above)})"
+
+
+def _against_symbol(rows: Sequence[Record]) -> list[str]:
+    if not rows:
+        return ["unknown"] * 4
+    symbols = [row["symbol"] for row in rows]
+    held = [_REGISTER_BYTES * row["registers"] + row["stack_bytes"] for row in rows]
+    return [
+        f"{rank_correlation(symbols, [row['registers'] for row in rows]):.3f}",
+        f"{rank_correlation(symbols, held):.3f}",
+        threshold(rows, "stack_bytes"),
+        threshold(rows, "spill_store_bytes"),
+    ]
 
 
 def _ranks(values: Sequence[float]) -> np.ndarray:

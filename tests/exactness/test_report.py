@@ -8,6 +8,9 @@ from typing import Any
 
 import pytest
 from kits.ptxas import Registers, parse
+from kits.workloads import WORKLOADS
+
+PAGE = Path(__file__).parents[2] / "docs" / "benchmarks" / "exactness.md"
 
 
 @pytest.fixture
@@ -42,10 +45,39 @@ def test_exact_is_no_mismatch_no_false_reject_and_few_false_accepts(report: Modu
 
 def test_the_page_names_what_differs(report: ModuleType) -> None:
     page = report.as_markdown([nests(1), nests(0, opaque="TransformLayout"), verdicts(0, 2)], [])
-    assert "| gemm_square | llvm | 1 of 1 | 200 | 5 | 0 | 1 |" in page
+    assert "| gemm_square | llvm | 1 of 1 | 195 | 195 | 5 | 0 | 1 |" in page
+    assert "| gemm_square | llvm | 0 of 1 | 0 | 0 | 5 | 0 | 0 |" in page
     assert "loops of C" in page
     assert "opaque: TransformLayout" in page
     assert "0 false rejects, and TVM accepts 99.00% of what passes" in page
+
+
+def test_the_published_page_is_of_the_full_check(report: ModuleType) -> None:
+    """What the page does not name as missing was run in full: 200 candidates of a sketch, no false rejects."""
+    page = PAGE.read_text(encoding="utf-8")
+    for heading in ("# Exactness", "## Loop nests", "## Legality on GPUs", "## TVM's features", "Machine:"):
+        assert f"\n{heading}" in f"\n{page}"
+    line = next((line for line in page.splitlines() if line.startswith(report.NOT_RUN)), "")
+    missing = line.removeprefix(report.NOT_RUN).rstrip(".").split(", ")
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    nests_of = {(row[0], row[1]): row for row in rows if len(row) == 8}
+    for name, workload in WORKLOADS.items():
+        for kind in workload.kinds:
+            if f"nests {name} {kind}" not in missing:
+                assert int(nests_of[name, kind][4]) >= 200, nests_of[name, kind]
+    verdicts = [row for row in rows if len(row) == 7 and row[2].isdigit()]
+    assert len({row[0] for row in verdicts}) >= 8
+    assert len({row[1] for row in verdicts}) >= 3
+    if not any(name.startswith("legality") for name in missing):
+        assert sum(int(row[2]) for row in verdicts) >= 10_000
+    assert sum(int(row[5]) for row in verdicts) == 0, "false rejects"
+
+
+def test_the_page_names_what_is_missing(report: ModuleType) -> None:
+    assert report.NOT_RUN not in report.as_markdown([nests(0)], [])
+    assert "Not run yet: nests bmm llvm, legality bmm t4." in report.as_markdown(
+        [nests(0)], [], ["nests bmm llvm", "legality bmm t4"]
+    )
 
 
 def test_rank_correlation(report: ModuleType) -> None:
@@ -57,8 +89,17 @@ def test_rank_correlation(report: ModuleType) -> None:
 
 def test_where_spills_begin(report: ModuleType) -> None:
     rows = [{"symbol": s, "spill_store_bytes": b} for s, b in ((10, 0), (80, 16), (90, 0), (100, 4))]
-    assert report.spill_threshold(rows) == "80 (67% of 3)"
-    assert report.spill_threshold(rows[:1]) == "none spills"
+    assert report.threshold(rows, "spill_store_bytes") == "80 (67% of 3)"
+    assert report.threshold(rows[:1], "spill_store_bytes") == "nowhere"
+
+
+def test_what_is_on_the_stack_is_held_too(report: ModuleType) -> None:
+    rows = [
+        {"workload": "w", "symbol": s, "registers": r, "stack_bytes": b, "spill_store_bytes": 0}
+        for s, r, b in ((10, 90, 0), (20, 80, 100), (30, 70, 200))
+    ]
+    page = report.as_markdown([], rows)
+    assert "| w | 3 | 70-90 | 0 | -1.000 | 1.000 | 20 (100% of 2) | nowhere |" in page
 
 
 def test_what_ptxas_says() -> None:
