@@ -23,6 +23,7 @@ from prune_engine.strategies import Explorer
 Checker = Callable[[CandidateBatch, int], "Int32Array | None"]
 OnProgress = Callable[[int, int], None]
 
+_UNSURE = "is_unsure"
 #: Candidates per candidate wanted that the first round asks for, and the most that any round asks for.
 _FIRST_ASK, _MAX_ASK = 4, 1 << 16
 #: Candidates looked at before a space counts as one in which no more can be found.
@@ -117,10 +118,10 @@ class Proposer:
         self._n_drawn += len(batch)
         _, keep = self._pipeline.judge(batch, Funnel())
         kept = batch.take(keep)
-        if batch.is_opaque:
-            self._take_checked(kept, n, quota)
-        else:
-            self._add(kept)
+        unsure = _unsure(kept)
+        self._add(kept.take(~unsure))
+        if unsure.any():
+            self._take_checked(kept.take(unsure), n, min(quota, n - self._n_found))
         self._on_progress(min(self._n_found, n), n)
 
     def _take_checked(self, batch: CandidateBatch, n: int, quota: int) -> None:
@@ -156,3 +157,12 @@ class Proposer:
 
 def _no_rows(sketch: Sketch) -> Int32Array:
     return np.empty((0, len(sketch.variables)), dtype=np.int32)
+
+
+def _unsure(batch: CandidateBatch) -> NDArray[np.bool_]:
+    """Of which candidates only the compiler can tell whether it takes them, bool (n,)."""
+    if batch.is_opaque:
+        return np.ones(len(batch), dtype=np.bool_)
+    if _UNSURE not in batch.space.symbols:
+        return np.zeros(len(batch), dtype=np.bool_)
+    return np.asarray(batch.symbol(_UNSURE) != 0)

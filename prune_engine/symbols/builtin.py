@@ -163,6 +163,14 @@ _KERNEL: Final = (
         lambda nest: nest.is_refused,
         bound="0 or 1",
     ),
+    nest_symbol(
+        "is_unsure",
+        "0 or 1",
+        "whether TVM may refuse it although `is_refused` is 0, so that it has to be asked",
+        _TVM,
+        lambda nest: nest.is_unsure,
+        bound="0 or 1",
+    ),
     SymbolDef(
         "is_canonical",
         "0 or 1",

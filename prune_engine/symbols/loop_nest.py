@@ -182,6 +182,8 @@ class LoopNest:
     is_refused: Expr
     is_canonical: Expr
     pipelines: tuple[Pipeline, ...] = ()
+    #: 1 where TVM may refuse the candidate although ``is_refused`` is 0: it has to be asked.
+    is_unsure: Expr = ZERO
     #: Why a candidate is refused -> 1 where it is for that reason.
     refusals: dict[str, Expr] = field(default_factory=dict)
     #: Shared memory of a block, in the kernel with most, where buffers lie over each other; None: side by side.

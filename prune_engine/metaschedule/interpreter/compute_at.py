@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
+from prune_engine.metaschedule.interpreter.spans import digit_span, is_unsure
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
     BlockNode,
@@ -25,6 +26,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     plain,
 )
 from prune_engine.symbols.expr import (
+    ZERO,
     Expr,
     as_expr,
     both,
@@ -52,6 +54,8 @@ class Interval:
     extent: Expr
     #: Whether it is known to lie in the dimension, wherever it moves.
     is_inside: bool = False
+    #: 1 where it cannot be told whether TVM finds a constant extent.
+    is_unsure: Expr = ZERO
 
 
 def compute_at(tree: Tree, block: BlockNode, loop: LoopNode, *, is_reverse: bool, index: int = -1) -> None:
@@ -161,7 +165,10 @@ def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Int
     is_inside = _is_inside(index, as_expr(size))
     if len(index.coefficients) == 1 and index.coefficients[0][1] == index.width:  # whole tiles
         return Interval(tuple(base), low, inner * index.width, is_inside)
-    return Interval(tuple(base), low, steps + index.width, is_inside)
+    unsure = ZERO
+    for it, _ in index.coefficients:
+        unsure = either(unsure, is_unsure(it, varying))
+    return Interval(tuple(base), low, steps + index.width, is_inside, unsure)
 
 
 def _is_inside(index: IndexNode, size: Expr) -> bool:
@@ -204,15 +211,6 @@ def minimum_extent(span: Expr, extent: Expr) -> Expr:
     )
 
 
-def digit_span(digit: DigitNode) -> Expr:
-    """How many values a digit takes while its whole loop runs."""
-    if digit.is_whole:
-        return digit.loop.extent
-    if (digit.loop.extent % (digit.divisor * digit.modulus)).constant == 0:  # a digit of what was fused
-        return digit.modulus
-    return minimum(ceildiv(digit.loop.extent, digit.divisor), digit.modulus)
-
-
 def _is_plain(term: TermNode) -> bool:
     return term.plain_loop is not None
 
@@ -237,7 +235,7 @@ def _merge_domains(
                 raise NotInterpretedError(f"block {block.name!r} is provided backwards")
             raise NotInterpretedError(f"block {block.name!r} provides a buffer with a stride")
         is_inside = interval.is_inside and it.extent is sizes[dimension] and not index.offset
-        moved = Interval(interval.base, interval.low - index.offset, interval.extent, is_inside)
+        moved = replace(interval, low=interval.low - index.offset, is_inside=is_inside)
         domains[it] = union([domains[it], moved]) if it in domains else moved
 
 
@@ -252,7 +250,8 @@ def union(intervals: list[Interval]) -> Interval:
         if _same_base(first, other):
             low = minimum(first.low, other.low)
             end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
-            first = Interval(first.base, low, end, first.is_inside and other.is_inside)
+            unsure = either(first.is_unsure, other.is_unsure)
+            first = Interval(first.base, low, end, first.is_inside and other.is_inside, unsure)
         elif not first.base or not other.base:
             still, moving = (other, first) if first.base else (first, other)
             inside = both(
@@ -294,6 +293,7 @@ def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNod
     for number, it in enumerate(block.real_iters):
         interval = domains.get(it, Interval((), as_expr(0), it.extent))
         extent, offset = _clipped(interval, it)
+        block.is_unsure = either(block.is_unsure, interval.is_unsure)
         it.stays_inside = interval.is_inside
         loop = LoopNode(f"ax{number}", extent)
         terms = [*_scaled(interval.base), plain(loop)]

@@ -52,13 +52,16 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
         n_shared = min(len(around), len(previous)) if n_shared is None else n_shared
         statements.append(_statement(done, block, role, names, n_shared))
         previous = around
-    nest = LoopNest(tuple(statements), buffers, as_expr(0), is_canonical, tuple(_pipelines(done.tree)), {})
+    nest = LoopNest(tuple(statements), buffers, as_expr(0), is_canonical, tuple(_pipelines(done.tree)))
     reasons = refusals(done, nest, limits) if limits is not None else {}
+    unsure = as_expr(0)
+    for block in done.tree.blocks():
+        unsure = either(unsure, block.is_unsure)
     refused = as_expr(0)
     for condition in reasons.values():
         refused = either(refused, condition)
     shared = laid_out_bytes(done.tree, nest) if limits is not None else None
-    return replace(nest, is_refused=refused, refusals=reasons, laid_out_shared_bytes=shared)
+    return replace(nest, is_refused=refused, is_unsure=unsure, refusals=reasons, laid_out_shared_bytes=shared)
 
 
 def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:

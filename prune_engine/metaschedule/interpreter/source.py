@@ -21,7 +21,6 @@ from prune_engine.symbols.expr import Expr, as_expr, both, part
 from prune_engine.symbols.loop_nest import LoopNest
 from prune_engine.symbols.structure import NestGroup
 
-
 #: Structures kept for the next batch, about 35 KB each.
 _MAX_KEPT = 2000
 

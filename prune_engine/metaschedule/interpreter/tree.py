@@ -160,6 +160,8 @@ class BlockNode:
     is_copy: bool = False
     annotations: dict[str, Any] = field(default_factory=dict)
     parent: LoopNode | None = None
+    #: 1 where it cannot be told whether TVM finds constant extents for its loops.
+    is_unsure: Expr = ZERO
     #: Of a blockized block: what is inside, in loops of its own.
     inner: BlockNode | None = None
 
