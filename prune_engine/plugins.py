@@ -62,6 +62,10 @@ class PluginRecord:
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
 
 
+#: The distribution of the plugins that come with the engine.
+_OWN_DISTRIBUTION = "prune-engine"
+
+
 class PluginHost:
     """The plugins of one engine. Nothing is shared between hosts.
 
@@ -202,15 +206,23 @@ class PluginHost:
         return caller
 
     def _implementations(self, hook: str, arguments: Mapping[str, object]) -> Iterator[pluggy.HookImpl]:
-        """Implementations of a hook by plugin name, without those of plugins set aside meanwhile."""
+        """Implementations of a hook, ours first, then by plugin name; not of plugins set aside meanwhile.
+
+        Of two strategies of one name the later one loses, and that must never be one that keeps a run sound.
+        """
         if hook not in self._hooks:
             raise ValueError(f"there is no hook {hook!r}")
         if set(arguments) != set(spec_arguments(hook)):
             raise TypeError(f"{offered_arguments(hook)}; called with: {', '.join(arguments) or 'none'}")
         implementations = sorted(
-            self._caller(hook).get_hookimpls(), key=lambda i: (i.plugin_name, i.function.__name__)
+            self._caller(hook).get_hookimpls(),
+            key=lambda i: (not self._is_ours(i.plugin_name), i.plugin_name, i.function.__name__),
         )
         return (impl for impl in implementations if impl.plugin_name not in self._aside)
+
+    def _is_ours(self, plugin: str) -> bool:
+        record = self._records.get(plugin)
+        return record is not None and record.distribution == _OWN_DISTRIBUTION
 
     def _claim_names(self, plugin: str, hook: str, items: list[object]) -> None:
         """Remember whose the strategies' names are. Raises RegistrationError if one is somebody else's."""

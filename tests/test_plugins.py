@@ -477,3 +477,19 @@ def test_collected_strategies_work() -> None:
     batch = make_batch(3)
     assert isinstance(rule, Rule)
     assert np.array_equal(rule.mask(batch, make_profile()), [True] * 3)
+
+
+def test_a_strategy_named_like_one_of_ours_loses(tmp_path: Path) -> None:
+    """Whatever the names of the plugins: the rules that keep a run sound stay."""
+    file = tmp_path / "aaa.py"
+    file.write_text(
+        "from prune_engine.hookspecs import hookimpl\n"
+        "from prune_engine.strategies import Rule\n"
+        "class Mine(Rule):\n    name = 'rules.refused'\n"
+        "@hookimpl\ndef register_rules():\n    return [Mine()]\n"
+    )
+    host = PluginHost(EngineConfig(plugin_files=(file,)))
+    host.load()
+    rules = {rule.name: plugin for plugin, rule in host.collect("register_rules", config=EngineConfig())}
+    assert rules["rules.refused"] == "rules"
+    assert {r.name: r.status for r in host.records}["aaa"] is PluginStatus.FAILED
