@@ -38,7 +38,9 @@ class Strategy:
 class Rule(Strategy):
     """Cuts a space or masks batches. Override ``restrict``, ``mask`` or both.
 
-    ``order`` sorts rules of one kind (lower first). ``hardware_basis`` names the profile fields it reads.
+    ``order`` sorts rules of one kind (lower first). ``hardware_basis`` names the profile fields it reads, as
+    dotted paths. A field of a profile is None where nobody knows it, else it has ``value`` and ``source``;
+    ``profile.value(path)`` gives the number or None. What a rule cannot judge, it keeps.
     """
 
     kind: ClassVar[RuleKind] = RuleKind.HEURISTIC
@@ -46,15 +48,25 @@ class Rule(Strategy):
     hardware_basis: ClassVar[tuple[str, ...]] = ()
 
     def restrict(self, space: DesignSpace, profile: HardwareProfile) -> SpaceRestriction | None:
-        """Cut rows of choice tables, once per task; None cuts nothing."""
+        """Cut rows of choice tables, once per task; None cuts nothing.
+
+        What is kept is bool (m,) over a variable's whole table, by (sketch index, variable index).
+        """
         return None
 
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
-        """Say which candidates to keep: bool (n,)."""
+        """Say which candidates to keep: bool (n,).
+
+        Where ``batch.is_opaque``, symbols of the loop nest do not exist: asking for one raises SpaceError.
+        """
         return np.ones(len(batch), dtype=np.bool_)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:
-        """Say in one clause why a candidate with these symbols was dropped."""
+        """Say in one clause why a candidate with these symbols was dropped.
+
+        ``symbols`` computes what is read of it and keeps that as evidence. It is empty for rows that
+        ``restrict`` cut, as there is no candidate then: a rule that restricts reads it by ``get``.
+        """
         return self.name
 
 
