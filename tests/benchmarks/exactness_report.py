@@ -147,7 +147,7 @@ def _registers(rows: Sequence[Record]) -> str:
             f"statement is unrolled to at most {MAX_BODY} copies, virtual threads included; nvcc takes minutes\n"
             "for others. Where loops over a thread's tile are not unrolled, its elements lie on the stack in\n"
             "local memory instead of registers: both together are what the symbol counts. The last columns are\n"
-            "the smallest symbol of a candidate with a stack, and of one that spills; from there on that share does.",
+            "the smallest symbol of one with a stack, and of one that spills; from there on that share does.",
             _table(header, lines),
         ]
     )
