@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from prune_engine.enumeration import all_batches, drawn_batches
-from prune_engine.funnel import Funnel, FunnelStep
+from prune_engine.funnel import Funnel, FunnelStep, StrategyFailure, with_failures, with_failures_of_restriction
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace
-from prune_engine.verdicts import Stage
+from prune_engine.verdicts import RuleKind, Stage
 
 #: Spaces up to this size are counted completely.
 MAX_COUNTED = 4_000_000
@@ -50,14 +50,28 @@ class Census:
     seconds: float
 
     @property
+    def is_legality_judged(self) -> bool:
+        """Whether any LEGALITY rule said something, so that ``n_legal`` means anything."""
+        return any(step.kind is RuleKind.LEGALITY and not step.failed for step in self.steps)
+
+    @property
     def legal(self) -> Share | None:
-        """The share of legal candidates in what could be judged; None if that is nothing."""
+        """The share of legal candidates in what could be judged; None if that is nothing, or nobody judged it."""
+        if not self.is_legality_judged:
+            return None
         return share_of(self.n_legal, self.n_judged, is_exact=self.is_complete)
 
     @property
     def kept(self) -> Share | None:
         """The share that all rules keep, likewise."""
         return share_of(self.n_kept, self.n_judged, is_exact=self.is_complete)
+
+    @property
+    def kept_of_space(self) -> float | None:
+        """The share of the whole space that all rules keep; None if some of it could not be judged."""
+        if self.kept is None or self.n_opaque or not self.full_size:
+            return None
+        return self.kept.value * self.size / self.full_size
 
     @property
     def rule_steps(self) -> tuple[FunnelStep, ...]:
@@ -82,14 +96,18 @@ def take_census(
     sample_size: int,
     rng: np.random.Generator,
     max_counted: int = MAX_COUNTED,
+    failures: Mapping[str, StrategyFailure] | None = None,
     on_progress: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Census:
     """Restrict a space, then judge all of it, or ``sample_size`` draws if more than ``max_counted`` are left.
 
+    ``failures`` is what the pipeline's ``on_failure`` fills, by strategy: the funnel then says which rules failed.
     ``on_progress`` is told after each batch how many candidates are judged, and of how many.
     """
-    funnel = Funnel()
+    funnel, failures = Funnel(), {} if failures is None else failures
     restricted, _ = pipeline.restrict(space, funnel)
+    failed_before = dict(failures)
+    space_steps = with_failures_of_restriction(funnel.steps, failed_before, restricted.size)
     is_complete = restricted.size <= max_counted
     n = restricted.size if is_complete else sample_size
     batches = all_batches(restricted) if is_complete else drawn_batches(restricted, n, rng)
@@ -104,6 +122,8 @@ def take_census(
             n_legal += int(legal.sum())
             n_kept += int(kept.sum())
         on_progress(n_judged + n_opaque, n)
+    rule_steps = [step for step in funnel.steps if step.stage is Stage.RULE]
+    failed_later = {name: failure for name, failure in failures.items() if name not in failed_before}
     return Census(
         full_size=space.size,
         size=restricted.size,
@@ -112,7 +132,7 @@ def take_census(
         n_opaque=n_opaque,
         n_legal=n_legal,
         n_kept=n_kept,
-        steps=funnel.steps,
+        steps=(*space_steps, *with_failures(rule_steps, failed_later, n_judged)),
         seconds=time.perf_counter() - started,
     )
 

@@ -13,12 +13,13 @@ from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
 from prune_engine.candidates import CandidateBatch
 from prune_engine.census import share_of, take_census
 from prune_engine.config import EngineConfig
+from prune_engine.funnel import FunnelStep, StrategyFailure, with_failures
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.strategies import Rule, Strategy
 from prune_engine.testing import make_profile, make_space
-from prune_engine.verdicts import BoolArray, RuleKind
+from prune_engine.verdicts import BoolArray, RuleKind, Stage
 
 
 class Innermost(Rule):
@@ -136,6 +137,17 @@ def test_failing_rule_keeps_all_and_is_told_once() -> None:
     )
     assert failures == ["test.broken"]
     assert census.n_kept == census.size
+
+
+def test_rule_that_fails_half_way_does_not_break_the_chain() -> None:
+    steps = [
+        FunnelStep(Stage.RULE, "first", 100, 90, 0.0),
+        FunnelStep(Stage.RULE, "fails", 50, 40, 0.0),  # after 50 of the 90
+        FunnelStep(Stage.RULE, "last", 80, 70, 0.0),
+    ]
+    first, failed, last = with_failures(steps, {"fails": StrategyFailure("TypeError: planted")}, 100)
+    assert (failed.n_in, failed.n_out, failed.n_cut, failed.failed) == (90, 80, 10, "TypeError: planted")
+    assert (first, last) == (steps[0], steps[2])
 
 
 @pytest.mark.parametrize(("k", "n"), [(10, 100), (1, 50), (0, 50), (49, 50), (50, 50), (30, 1000)])

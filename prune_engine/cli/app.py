@@ -13,7 +13,7 @@ import typer
 from prune_engine import __version__
 from prune_engine.cli import candidates, plugins, profiles, prune, run, spaces, tune
 from prune_engine.cli.streams import open_closed_streams
-from prune_engine.errors import PruneEngineError
+from prune_engine.errors import ConfigError, PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
 
@@ -31,6 +31,11 @@ def main() -> None:
         if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
             _add_plugin_commands(app)
         app(args=arguments, prog_name="prune-engine")
+    except ConfigError as error:
+        from prune_engine.cli.options import option_names
+
+        _print_error(option_names(str(error)))
+        sys.exit(error.exit_code)
     except PruneEngineError as error:
         _print_error(str(error))
         sys.exit(error.exit_code)

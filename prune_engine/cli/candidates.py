@@ -70,6 +70,8 @@ def candidates(
             seed=seed,
             explorer=explorer,
         )
+        if not study.judges_legality:
+            say("warning: no LEGALITY rule is loaded, so nobody has judged whether these candidates are legal")
         progress = LateProgress()
         lines: list[str] = []
         for _, one in study.tasks_named(task):
@@ -122,7 +124,7 @@ def _lines_of(
         study.explorer,
         compiler_check(study.materialiser(task), space),
         np.random.default_rng(seed),
-        lambda found, of: progress.tell(f"{task.name}: found {found} of {of} candidates"),
+        lambda found, of: progress.tell(f"searching {task.name}: {found:,} of {of:,} so far"),
     )
     proposals = proposer.propose(n)
     if len(proposals) < n:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,6 +18,21 @@ T = TypeVar("T")
 
 #: More than any machine has, and few enough for the kernel's counters.
 _MAX_BYTES = 2**60
+
+#: Fields of EngineConfig whose values come from an option.
+_OPTIONS = {
+    "n_trials": "--trials",
+    "budget_secs": "--seconds",
+    "batch_size": "--batch",
+    "plateau_trials": "--plateau",
+    "seed": "--seed",
+    "explorer": "--explorer",
+    "verifier": "--verifier",
+    "selector": "--selector",
+    "disabled_rules": "--disable-rule",
+    "blocked_plugins": "--block",
+    "plugin_files": "--plugin",
+}
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
@@ -64,6 +79,20 @@ def parse_bytes(text: str, option: str) -> int:
 
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
+
+
+def check_blocked(names: Sequence[str], files: Sequence[Path]) -> None:
+    """See that there is a plugin of each name that is not to be loaded. Raises ConfigError."""
+    from prune_engine._plugin_loading import find_plugins
+
+    known = {source.name for source in find_plugins(files)} if names else set()
+    if unknown := sorted(set(names) - known):
+        raise ConfigError(
+            "no plugin of this name, so there is nothing to block",
+            who="--block",
+            got=", ".join(map(repr, unknown)),
+            expected="one of: " + (", ".join(sorted(known)) or "(no plugin is installed)"),
+        )
 
 
 def threads_or_default(n_threads: int | None) -> int:
@@ -122,3 +151,11 @@ def _asked(label: str, name: str, parse: Callable[[str], tuple[str, T]], suggest
             return parse(f"{name}={answer.strip()}")[1]
         except ConfigError as error:
             typer.echo(f"{answer!r} will not do: expected {error.expected}", err=True)
+
+
+def option_names(message: str) -> str:
+    """An error message in which options are called as on the command line, not as in EngineConfig."""
+    for field, option in _OPTIONS.items():
+        # A field is named in front of a colon: as what an error is about, or in a list of them.
+        message = re.sub(rf"(?<![\w./-]){field}(?=: )", option, message)
+    return message.replace("engine configuration: invalid options: ", "")

@@ -51,21 +51,21 @@ def plugins(
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
-    from rich.table import Table
-
     from prune_engine.cli.console import result_console
+    from prune_engine.cli.tables import add_row, make_table, print_line, print_table
 
     console = result_console()
-    table = Table("plugin", "version", "status", "hooks", "strategies", box=None, pad_edge=False)
+    table = make_table("plugin", "version", "status", "hooks and strategies", prose=["hooks and strategies"])
     for record in host.records:
-        strategies = ", ".join(strategies_of.get(record.name, []))
-        table.add_row(record.name, record.version or "-", record.status.value, ", ".join(record.hooks), strategies)
-    console.print(table)
+        lists = (record.hooks, strategies_of.get(record.name, []))
+        registered = "\n".join(", ".join(names) for names in lists if names)
+        add_row(table, record.name, record.version or "-", record.status.value, registered)
+    print_table(console, table)
     for record in host.records:
         if record.detail:
-            console.print(f"{record.name}: {record.detail}", markup=False, soft_wrap=True)
+            print_line(console, f"{record.name}: {record.detail}")
     for name in sorted(set(config.blocked_plugins) - {record.name for record in host.records}):
-        console.print(f"{name}: no plugin of this name, so there is nothing to block", markup=False)
+        print_line(console, f"{name}: no plugin of this name, so there is nothing to block")
 
 
 def _strategies_of(host: PluginHost, config: EngineConfig) -> dict[str, list[str]]:

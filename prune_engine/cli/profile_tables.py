@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from prune_engine.cli.console import result_console
+from prune_engine.cli.tables import add_row, make_table, print_line, print_table
 
 if TYPE_CHECKING:
     from prune_engine.hardware import Choice, ProfileEntry
@@ -33,7 +34,8 @@ def quantity(value: float | str | None, unit: str) -> str:
         return _UNKNOWN if value is None else value
     if unit == "bytes":
         step, prefix = next(((s, p) for s, p in _BINARY if value >= s), (1.0, ""))
-        return f"{value / step:.6g} {prefix}B"
+        number = f"{value / step:.2f}".rstrip("0").rstrip(".") if prefix else str(value)
+        return f"{number} {prefix}B"
     if not unit:
         return f"{value:g}" if isinstance(value, float) else str(value)
     step, prefix = next(((s, p) for s, p in _DECIMAL if value >= s), _DECIMAL[-1])
@@ -42,10 +44,8 @@ def quantity(value: float | str | None, unit: str) -> str:
 
 def print_entries(entries: Iterable[ProfileEntry]) -> None:
     """Names with aliases, kind and where they were found; files that cannot be used with the reason."""
-    from rich.table import Table
-
     console, entries = result_console(), list(entries)
-    table = Table("profile", "kind", "device", "also called", "from", box=None, pad_edge=False)
+    table = make_table("profile", "kind", "from", "device", prose=["device"])
     seen: set[str] = set()
     for entry in entries:
         if entry.profile is None:
@@ -53,49 +53,51 @@ def print_entries(entries: Iterable[ProfileEntry]) -> None:
         name = f"{entry.name} (hidden)" if entry.name in seen else entry.name
         seen.add(entry.name)
         profile = entry.profile
-        table.add_row(
-            name, profile.kind.value, profile.description, ", ".join(profile.aliases), entry.layer, style=None
-        )
-    console.print(table)
+        aliases = f"also called {', '.join(profile.aliases)}" if profile.aliases else ""
+        device = "; ".join(filter(None, (profile.description, aliases)))
+        add_row(table, name, profile.kind.value, entry.layer, device)
+    print_table(console, table)
     for entry in entries:
         if entry.error:
-            console.print(f"not usable: {entry.error}", markup=False, soft_wrap=True)
+            print_line(console, f"not usable: {entry.error}")
 
 
 def print_profile(choice: Choice) -> None:
-    """Every number with unit and source."""
-    from rich.table import Table
-    from rich.text import Text
-
+    """Every number with unit and source: a tag in the table stands for the source below it."""
     from prune_engine.hardware.fields import number_rows
 
     profile, console = choice.profile, result_console()
-    title = f"{profile.name}: {profile.description}" if profile.description else profile.name
-    console.print(title, markup=False, soft_wrap=True)
-    console.print(f"found: {choice.reason}", markup=False, soft_wrap=True)
+    print_line(console, f"{profile.name}: {profile.description}" if profile.description else profile.name)
+    print_line(console, f"found: {choice.reason}")
     facts = [f"kind {profile.kind.value}", f"terms combine by {profile.combine}", f"digest {profile.digest()}"]
     if profile.compiler_cpu:
         facts.insert(1, f"compiler name {profile.compiler_cpu}")
-    console.print(", ".join(facts), markup=False, soft_wrap=True)
-    table = Table("number", "value", "", "source", box=None, pad_edge=False)
+    print_line(console, ", ".join(facts))
+    tags = {text: f"[{tag}]" for tag, text in profile.sources.items()}
+    table = make_table("number", "value", "", "source", right=["value"])
+    used: dict[str, str] = {}
     for row in number_rows(profile):
         origin = "" if row.origin == "declared" else row.origin
-        table.add_row(row.field, quantity(row.value, row.unit), origin, Text(row.source))
-    console.print(table)
+        if row.source:
+            used.setdefault(tags[row.source], row.source)
+        add_row(table, row.field, quantity(row.value, row.unit), origin, tags.get(row.source, ""))
+    print_table(console, table)
+    if used:
+        print_line(console, "\nsources:")
+    for tag, text in used.items():
+        print_line(console, f"{tag} {text}")
 
 
 def print_differences(a: str, b: str, rows: Sequence[Difference]) -> None:
     """Field, both values, and the ratio."""
-    from rich.table import Table
-
     console = result_console()
     if not rows:
-        console.print(f"{a} and {b} say the same", markup=False)
+        print_line(console, f"{a} and {b} say the same")
         return
-    table = Table("field", a, b, "ratio", box=None, pad_edge=False)
+    table = make_table("field", a, b, "ratio", right=[a, b, "ratio"])
     for row in rows:
         ratio = "" if row.ratio is None else f"{row.ratio:.3g}"
         left = "-" if row.only_in == "b" else quantity(row.a, row.unit)
         right = "-" if row.only_in == "a" else quantity(row.b, row.unit)
-        table.add_row(row.field, left, right, ratio)
-    console.print(table)
+        add_row(table, row.field, left, right, ratio)
+    print_table(console, table)

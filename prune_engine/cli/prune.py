@@ -16,7 +16,7 @@ from prune_engine.cli.streams import say, writing_to_stdout
 if TYPE_CHECKING:
     from prune_engine.census import Census, Share
     from prune_engine.cli.late_progress import LateProgress
-    from prune_engine.funnel import FunnelStep
+    from prune_engine.funnel import FunnelStep, StrategyFailure
     from prune_engine.metaschedule.study import Study
     from prune_engine.task import TuningTask
 
@@ -94,6 +94,7 @@ def _task_record(
     from prune_engine.errors import SpaceError
 
     record: dict[str, Any] = {"number": number, "name": task.name, "task_id": task.task_id, "error": None}
+    failures: dict[str, StrategyFailure] = {}
     started = time.perf_counter()
     try:
         space = study.space(task)
@@ -101,10 +102,11 @@ def _task_record(
         return {**record, "error": str(error)}
     space_secs = time.perf_counter() - started
     census = take_census(
-        study.pipeline(),
+        study.pipeline(failures=failures),
         space,
         sample_size=samples,
         rng=np.random.default_rng(seed),
+        failures=failures,
         on_progress=lambda done, of: progress.tell(f"{task.name}: judged {done:,} of {of:,} candidates"),
     )
     opaque = sorted({sketch.opaque_reason for sketch in space.sketches if sketch.nests is None})
@@ -113,6 +115,7 @@ def _task_record(
         "n_sketches": len(space.sketches),
         "n_interpreted": sum(sketch.nests is not None for sketch in space.sketches),
         "opaque_reasons": opaque,
+        "failed_rules": {name: failure.error for name, failure in failures.items()},
         "space_secs": space_secs,
         **_census_record(census),
     }
@@ -125,10 +128,11 @@ def _census_record(census: Census) -> dict[str, Any]:
         "is_complete": census.is_complete,
         "n_judged": census.n_judged,
         "n_opaque": census.n_opaque,
-        "n_legal": census.n_legal,
+        "n_legal": census.n_legal if census.is_legality_judged else None,
         "n_kept": census.n_kept,
         "legal_share": _share_record(census.legal),
         "kept_share": _share_record(census.kept),
+        "kept_share_of_space": census.kept_of_space,
         "judge_secs": census.seconds,
         "judged_per_sec": census.per_sec,
         "space_rules": [_step_record(step) for step in census.space_steps],
@@ -148,4 +152,5 @@ def _step_record(step: FunnelStep) -> dict[str, Any]:
         "n_cut": step.n_cut,
         "n_out": step.n_out,
         "seconds": step.seconds,
+        "failed": step.failed,
     }

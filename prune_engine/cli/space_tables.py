@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from prune_engine.cli.console import result_console
+from prune_engine.cli.tables import add_row, counted, fitting, make_table, percent, print_line, print_table
 
 
 def print_spaces(record: Mapping[str, Any]) -> None:
@@ -23,12 +22,11 @@ def print_spaces(record: Mapping[str, Any]) -> None:
         _print_tasks(console, rows)
     totals = record["totals"]
     if totals["n_sketches"]:
-        share = f"{totals['interpreted_share']:.1%}"
-        console.print(
-            f"interpreted: {totals['n_interpreted']} of {totals['n_sketches']} sketches ({share}); "
+        print_line(
+            console,
+            f"interpreted: {totals['n_interpreted']} of {counted(totals['n_sketches'], 'sketch')} "
+            f"({percent(totals['interpreted_share'])}); "
             f"candidates: {totals['size']:,}, after the rules {totals['size_after']:,}",
-            markup=False,
-            soft_wrap=True,
         )
 
 
@@ -36,73 +34,97 @@ def print_device(console: Console, record: Mapping[str, Any]) -> None:
     """Target and profile, in two lines."""
     target = record["target"]
     name = target.get("arch") or target.get("mcpu") or ""
-    cores = f", {target['num-cores']} cores" if "num-cores" in target else ""
-    console.print(f"target: {target['kind']} {name}{cores}", markup=False, soft_wrap=True)
-    console.print(f"profile: {record['profile']} ({record['profile_found']})", markup=False, soft_wrap=True)
+    cores = f", {counted(int(target['num-cores']), 'core')}" if "num-cores" in target else ""
+    print_line(console, f"target: {target['kind']} {name}".rstrip() + cores)
+    print_line(console, f"profile: {record['profile']} ({record['profile_found']})")
 
 
-def cut(before: int, after: int) -> str:
+def _cut(before: int, after: int) -> str:
     """How much smaller a space became."""
-    return "-" if not before or after == before else f"{1 - after / before:.2%}"
+    return "-" if not before or after == before else percent(1 - after / before)
 
 
 def _print_tasks(console: Console, rows: list[Mapping[str, Any]]) -> None:
-    table = Table(box=None, pad_edge=False)
-    for header in ("no.", "task", "calls", "sketches", "interpreted", "candidates", "after rules", "cut"):
-        table.add_column(header, justify="left" if header == "task" else "right")
-    for row in rows:
-        sketches = row["sketches"]
-        table.add_row(
+    headers = ("no.", "task", "calls", "sketches", "read", "candidates", "after rules", "cut")
+    cells = [
+        [
             str(row["number"]),
-            Text(row["name"]),
+            row["name"],
             str(row["calls"]),
-            str(len(sketches)),
-            str(sum(sketch["is_interpreted"] for sketch in sketches)),
+            str(len(row["sketches"])),
+            str(sum(sketch["is_interpreted"] for sketch in row["sketches"])),
             f"{row['size']:,}",
             f"{row['size_after']:,}",
-            cut(row["size"], row["size_after"]),
-        )
-    console.print(table)
+            _cut(row["size"], row["size_after"]),
+        ]
+        for row in rows
+    ]
+    others = [[header, *(row[i] for row in cells)] for i, header in enumerate(headers) if i != 1]
+    names = fitting([row[1] for row in cells], console, others)
+    table = make_table(*headers, right=set(headers) - {"task"})
+    for (number, _, *rest), name in zip(cells, names, strict=True):
+        add_row(table, number, name, *rest)
+    print_table(console, table)
     for row in rows:
         if row["error"]:
-            console.print(f"{row['name']}: {row['error']}", markup=False, soft_wrap=True)
+            print_line(console, f"{row['name']}: {row['error']}")
         for reason in sorted({s["opaque_reason"] for s in row["sketches"] if s["opaque_reason"]}):
-            console.print(f"{row['name']}: not interpreted: {reason}", markup=False, soft_wrap=True)
+            print_line(console, f"{row['name']}: not interpreted: {reason}")
 
 
 def _print_task(console: Console, row: Mapping[str, Any]) -> None:
-    console.print(f"task {row['number']}: {row['name']} ({row['task_id']})", markup=False, soft_wrap=True)
-    for sketch in row["sketches"]:
-        state = "interpreted" if sketch["is_interpreted"] else f"not interpreted: {sketch['opaque_reason']}"
-        console.print(
-            f"\nsketch {sketch['sketch']} ({sketch['sketch_id']}): {sketch['size']:,} candidates, {state}",
-            markup=False,
-            soft_wrap=True,
-        )
-        table = Table("variable", "kind", "rows", "after", "splits", "levels", box=None, pad_edge=False)
-        for variable in sketch["variables"]:
-            subject = variable["subject"]
-            table.add_row(
-                Text(variable["name"]),
-                variable["kind"],
-                f"{variable['rows']:,}",
-                f"{variable['rows_after']:,}",
-                Text(_subject(subject)) if subject else "",
-                " ".join(subject["levels"]) if subject else "",
+    from prune_engine.cli.funnel_tables import print_rules
+
+    print_line(console, f"task {row['number']}: {row['name']} ({row['task_id']})")
+    for alike in _alike(row["sketches"]):
+        print_line(console, "")
+        for sketch in alike:
+            state = "interpreted" if sketch["is_interpreted"] else f"not interpreted: {sketch['opaque_reason']}"
+            print_line(
+                console,
+                f"sketch {sketch['sketch']} ({sketch['sketch_id']}): "
+                f"{counted(sketch['size'], 'candidate')}, {state}",
             )
-        console.print(table)
-    table = Table("\nrule", "\nkind", "\nbefore", "\nafter", "\ncut", "\ntime", box=None, pad_edge=False)
-    for rule in row["rules"]:
-        table.add_row(
-            Text(rule["rule"]),
-            rule["kind"] or "",
-            f"{rule['size_before']:,}",
-            f"{rule['size_after']:,}",
-            cut(rule["size_before"], rule["size_after"]),
-            f"{rule['seconds'] * 1e3:.2f} ms",
+            if sketch["structure"]:
+                print_line(console, f"  {'; '.join(sketch['structure'])}")
+        if len(alike) > 1:
+            numbers = ", ".join(str(sketch["sketch"]) for sketch in alike)
+            print_line(console, f"sketches {numbers}: the same variables")
+        if alike[0]["variables"]:
+            _print_variables(console, alike[0]["variables"])
+    print_line(console, "")
+    if row["rules"]:
+        steps = [{**rule, "n_in": rule["size_before"], "n_out": rule["size_after"]} for rule in row["rules"]]
+        print_rules(console, [{**step, "n_cut": step["n_in"] - step["n_out"]} for step in steps], "task-space rule")
+        print_line(console, "")
+
+
+def _alike(sketches: list[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
+    """Sketches grouped by their tables of variables, in the order of the first of each group."""
+    groups: list[list[Mapping[str, Any]]] = []
+    for sketch in sketches:
+        group = next((g for g in groups if g[0]["variables"] == sketch["variables"]), None)
+        if group is None:
+            groups.append([sketch])
+        else:
+            group.append(sketch)
+    return groups
+
+
+def _print_variables(console: Console, variables: list[Mapping[str, Any]]) -> None:
+    table = make_table("variable", "kind", "rows", "after", "splits", "levels", right=("rows", "after"))
+    for variable in variables:
+        subject = variable["subject"]
+        add_row(
+            table,
+            variable["name"],
+            variable["kind"],
+            f"{variable['rows']:,}",
+            f"{variable['rows_after']:,}",
+            _subject(subject) if subject else "",
+            " ".join(subject["levels"]) if subject else "",
         )
-    console.print(table)
-    console.print()
+    print_table(console, table)
 
 
 def _subject(subject: Mapping[str, Any]) -> str:

@@ -78,7 +78,7 @@ def spaces(
 
 def _task_record(study: Study, number: int, task: TuningTask) -> dict[str, Any]:
     from prune_engine.errors import SpaceError
-    from prune_engine.funnel import Funnel
+    from prune_engine.funnel import Funnel, StrategyFailure, with_failures_of_restriction
 
     record: dict[str, Any] = {
         "number": number,
@@ -100,7 +100,8 @@ def _task_record(study: Study, number: int, task: TuningTask) -> dict[str, Any]:
         return {**record, "error": str(error)}
     seconds = time.perf_counter() - started
     funnel = Funnel()
-    restricted, _ = study.pipeline().restrict(space, funnel)
+    failures: dict[str, StrategyFailure] = {}
+    restricted, _ = study.pipeline(failures=failures).restrict(space, funnel)
     rules = [
         {
             "rule": step.strategy,
@@ -108,8 +109,9 @@ def _task_record(study: Study, number: int, task: TuningTask) -> dict[str, Any]:
             "size_before": step.n_in,
             "size_after": step.n_out,
             "seconds": step.seconds,
+            "failed": step.failed,
         }
-        for step in funnel.steps
+        for step in with_failures_of_restriction(funnel.steps, failures, restricted.size)
     ]
     return {
         **record,
@@ -117,12 +119,13 @@ def _task_record(study: Study, number: int, task: TuningTask) -> dict[str, Any]:
         "size_after": restricted.size,
         "seconds": seconds,
         "rules": rules,
-        "sketches": _sketch_records(space, restricted),
+        "sketches": _sketch_records(study, space, restricted),
     }
 
 
-def _sketch_records(space: DesignSpace, restricted: DesignSpace) -> list[dict[str, Any]]:
-    return [_sketch_record(*pair) for pair in zip(space.sketches, restricted.sketches, strict=True)]
+def _sketch_records(study: Study, space: DesignSpace, restricted: DesignSpace) -> list[dict[str, Any]]:
+    pairs = zip(space.sketches, restricted.sketches, strict=True)
+    return [{**_sketch_record(*pair), "structure": study.structure(pair[0])} for pair in pairs]
 
 
 def _sketch_record(sketch: Sketch, after: Sketch) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def open_study(
 
     Raises what reading them, or Study, raises.
     """
-    from prune_engine.cli.options import ask_for_open_dimensions, parse_dim, parse_shape
+    from prune_engine.cli.options import ask_for_open_dimensions, check_blocked, parse_dim, parse_shape
     from prune_engine.config import EngineConfig
     from prune_engine.metaschedule.study import Study
     from prune_engine.metaschedule.study_device import StudyRequest
@@ -94,6 +94,7 @@ def open_study(
         strict=strict,
         **config,
     )
+    check_blocked(options.blocked_plugins, options.plugin_files)
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
     if source_kind(what) is SourceKind.ONNX:
         shapes, dims = ask_for_open_dimensions(Path(what), shapes, dims)

@@ -123,6 +123,7 @@ def tune(
     """
     from prune_engine.cli.options import (
         ask_for_open_dimensions,
+        check_blocked,
         parse_bytes,
         parse_dim,
         parse_shape,
@@ -146,6 +147,7 @@ def tune(
         plugin_files=tuple(plugin or ()),
         strict=strict,
     )
+    check_blocked(config.blocked_plugins, config.plugin_files)
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
     if source_kind(str(model)) is SourceKind.ONNX:
         shapes, dims = ask_for_open_dimensions(model, shapes, dims)

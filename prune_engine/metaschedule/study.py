@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from prune_engine.errors import ConfigError, PluginContractError
+from prune_engine.funnel import StrategyFailure
 from prune_engine.metaschedule.materialise import Materialiser, module_to_json
+from prune_engine.metaschedule.sketch_structure import structure_of
 from prune_engine.metaschedule.study_device import StudyRequest, chosen_device
 from prune_engine.metaschedule.workloads.loading import check_source, load_tasks
 from prune_engine.pipeline import Pipeline
 from prune_engine.plugins import PluginHost, PluginStatus
-from prune_engine.space import DesignSpace
+from prune_engine.space import DesignSpace, Sketch
 from prune_engine.strategies import Explorer, Rule, Strategy
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
+from prune_engine.verdicts import RuleKind
 
 
 class Study:
@@ -46,8 +49,22 @@ class Study:
         """The active explorer."""
         return self._strategies.explorer
 
-    def pipeline(self, keep: Callable[[Rule], bool] = lambda _: True) -> Pipeline:
-        """The active rules that ``keep`` says True of, in the engine's order."""
+    @property
+    def judges_legality(self) -> bool:
+        """Whether any LEGALITY rule is active."""
+        active = (rule for rule in self._strategies.rules if rule.name not in self._config.disabled_rules)
+        return any(rule.kind is RuleKind.LEGALITY for rule in active)
+
+    def pipeline(
+        self, keep: Callable[[Rule], bool] = lambda _: True, failures: dict[str, StrategyFailure] | None = None
+    ) -> Pipeline:
+        """The active rules that ``keep`` says True of, in the engine's order; ``failures`` is filled by name."""
+        noted = {} if failures is None else failures
+
+        def failed(strategy: Strategy, error: BaseException) -> None:
+            noted[strategy.name] = StrategyFailure(_problem(error), getattr(strategy, "kind", None))
+            self._strategy_failed(strategy, error)
+
         return Pipeline(
             rules=[rule for rule in self._strategies.rules if keep(rule)],
             draft_scorer=None,
@@ -55,7 +72,7 @@ class Study:
             selector=self._strategies.selector,
             profile=self.device.profile,
             config=self._config,
-            on_failure=self._strategy_failed,
+            on_failure=failed,
         )
 
     def materialiser(self, task: TuningTask) -> Materialiser:
@@ -67,6 +84,10 @@ class Study:
     def space(self, task: TuningTask) -> DesignSpace:
         """A task's design space, unrestricted, with every registered symbol. Raises SpaceError."""
         return replace(self.materialiser(task).design_space(), symbols=self._strategies.symbols)
+
+    def structure(self, sketch: Sketch) -> list[str]:
+        """What a sketch's structure is, in phrases."""
+        return structure_of(sketch)
 
     def module_json(self, task: TuningTask) -> str:
         """A task's IRModule, as ``tvm.ir.load_json`` reads it: what its traces are to be replayed on."""
@@ -90,7 +111,7 @@ class Study:
 
     def _strategy_failed(self, strategy: Strategy, error: BaseException) -> None:
         """Say so and go on without it. Raises PluginError with ``strict``."""
-        problem = str(error) if isinstance(error, PluginContractError) else f"{type(error).__name__}: {error}"
+        problem = _problem(error)
         why = problem if strategy.name in problem else f"strategy {strategy.name}: {problem}"
         self._say(f"warning: {why}; it is left out")
         self._host.fail(self._strategies.owners.get(strategy.name, strategy.name), why)
@@ -101,3 +122,7 @@ class Study:
             if record.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE) and line not in self._told:
                 self._told.add(line)
                 self._say(line)
+
+
+def _problem(error: BaseException) -> str:
+    return str(error) if isinstance(error, PluginContractError) else f"{type(error).__name__}: {error}"

@@ -158,3 +158,17 @@ def test_old_file_stays_if_writing_fails(inside: Inside, tmp_path: Path, monkeyp
     assert "No space left" in err
     assert (tmp_path / "c.jsonl").read_text() == "old"
     assert not [*tmp_path.glob("*.tmp"), *tmp_path.glob(".*.tmp")]
+
+
+def test_without_a_legality_rule_nothing_is_claimed(inside: Inside) -> None:
+    options = ["candidates", "gemm:8x8x8", "--profile", "xeon-8272cl", "-n", 2]
+    assert "LEGALITY" not in inside(*options)[2]
+    code, out, err = inside(*options, "--block", "rules")
+    assert (code, len(lines_of(out))) == (0, 2)
+    assert "warning: no LEGALITY rule is loaded" in err
+
+
+def test_progress_says_how_far_the_search_is(inside: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("prune_engine.cli.late_progress._PATIENCE_SECS", 0.0)
+    _, _, err = inside("candidates", "gemm:8x8x8", "--profile", "xeon-8272cl", "-n", 2)
+    assert "searching gemm:8x8x8: 2 of 2 so far\n" in err

@@ -31,7 +31,8 @@ PAGE = ROOT / "docs" / "profiles" / "index.md"
         (None, "bytes", "unknown"),
         (49152, "bytes", "48 KiB"),
         (1000, "bytes", "1000 B"),
-        (42331013120, "bytes", "39.4238 GiB"),
+        (42331013120, "bytes", "39.42 GiB"),
+        (40 * 2**30, "bytes", "40 GiB"),
         (2.039e12, "bytes/s", "2.039 TB/s"),
         (1.949184e13, "flop/s", "19.49 Tflop/s"),
         (1.41e9, "Hz", "1.41 GHz"),
@@ -100,7 +101,9 @@ def test_show(cli: Run) -> None:
     assert done.returncode == 0, done.stderr
     rows = {line.split()[0]: line for line in done.stdout.splitlines() if line}
     assert "2.039 TB/s" in rows["memory.dram.bandwidth_bytes_per_sec"]
-    assert "openxla/xla" in rows["memory.dram.bandwidth_bytes_per_sec"]
+    assert rows["memory.dram.bandwidth_bytes_per_sec"].endswith("[XLA]")
+    assert "openxla/xla" in rows["[XLA]"]
+    assert not [line for line in done.stdout.splitlines() if line.endswith(" ")]
     assert "unknown" in rows["memory.l2.bandwidth_bytes_per_sec"]
     assert "derived" in rows["memory.registers.capacity_bytes"]
     assert load_profile(A100).digest() in done.stdout

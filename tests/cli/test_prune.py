@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -76,7 +77,101 @@ def test_profile_without_a_target_judges_this_machines_spaces(inside: Inside) ->
     code, out, err = inside("prune", "gemm:64x64x64", "--profile", "ascend-910b")
     assert code == 0
     assert "no target for profile huawei-ascend-910b2" in err
-    assert "rules.matrix-alignment" in out
+    assert "profile: huawei-ascend-910b2" in out
+
+
+FAILING = """
+import numpy as np
+from prune_engine.hookspecs import hookimpl
+from prune_engine.strategies import Rule
+
+class Tired(Rule):
+    name, order = "own.tired", 1
+    n_asked = 0
+    def mask(self, batch, profile):
+        self.n_asked += 1
+        if self.n_asked > 1:
+            raise TypeError("planted")
+        return np.arange(len(batch)) % 2 == 0
+
+class Unable(Rule):
+    name = "own.unable"
+    def restrict(self, space, profile):
+        raise RuntimeError("planted, too")
+
+@hookimpl
+def register_rules():
+    return [Tired(), Unable()]
+"""
+
+
+def test_rules_that_fail_are_shown_and_the_funnel_adds_up(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(FAILING)
+    options = ["gemm:64x64x64", "--profile", "xeon-8272cl", "--plugin", "own.py"]
+    task = task_of(inside, *options)
+    steps = {step["rule"]: step for step in (*task["space_rules"], *task["rules"])}
+    assert (steps["own.tired"]["failed"], steps["own.unable"]["failed"]) == (
+        "TypeError: planted",
+        "RuntimeError: planted, too",
+    )
+    assert steps["own.unable"]["n_in"] == steps["own.unable"]["n_out"] == task["size_after_space_rules"]
+    assert steps["rules.refused"]["failed"] is None
+    assert 0 < steps["own.tired"]["n_cut"] < task["n_judged"] // 2  # it judged the first of several batches
+    for rules, n_first in ((task["space_rules"], task["size"]), (task["rules"], task["n_judged"])):
+        assert rules[0]["n_in"] == n_first
+        assert all(a["n_out"] == b["n_in"] for a, b in pairwise(rules))
+    assert task["rules"][-1]["n_out"] == task["n_kept"]
+    code, out, err = inside("prune", *options)
+    assert code == 0
+    assert "own.tired (failed)" in out
+    assert "own.unable (failed)" in out
+    assert "warning: own.tired failed and was left out: TypeError: planted\n" in out
+    assert "own.tired" in err
+
+
+def test_shares_say_of_what(inside: Inside) -> None:
+    options = ["gemm:64x64x64", "--profile", "xeon-8272cl"]
+    task = task_of(inside, *options)
+    assert task["kept_share_of_space"] == pytest.approx(task["n_kept"] / task["size"])
+    _, out, _ = inside("prune", *options)
+    share, of_all = (f"{100 * task['n_kept'] / n:.2f} %" for n in (task["n_judged"], task["size"]))
+    of_judged = f"{task['n_kept']:,} of {task['n_judged']:,} judged ({share}); {of_all} of the whole space"
+    assert f"kept by all rules: {of_judged}\n" in out
+    assert f"legal: {task['n_judged']:,} of {task['n_judged']:,} judged (100 %)\n" in out
+    n_idle = sum(not step["n_cut"] for step in task["rules"])
+    assert n_idle > 1
+    assert f"{n_idle} more trial-space rules cut nothing\n" in out
+
+
+def test_nobody_judges_legality_without_a_rule(inside: Inside) -> None:
+    options = ["gemm:8x8x8", "--profile", "xeon-8272cl", "--block", "rules"]
+    task = task_of(inside, *options)
+    assert (task["n_legal"], task["legal_share"], task["n_kept"]) == (None, None, task["size"])
+    assert "legal: not judged (no LEGALITY rule is loaded)\n" in inside("prune", *options)[1]
+
+
+def test_model_ends_with_a_row_a_task(inside: Inside, tiny_model: Path) -> None:
+    options = [tiny_model, "--dim", "batch=4", "--profile", "xeon-8272cl", "--samples", 1000]
+    code, out, err = inside("prune", *options)
+    assert code == 0, err
+    header, first, second, total = out.splitlines()[-4:]
+    assert header.split() == ["no.", "task", "candidates", "legal", "kept", "kept", "of", "all"]
+    assert (first.split()[0], second.split()[0]) == ("1", "2")
+    assert total.endswith("in 2 tasks")
+    assert "no.  task" not in inside("prune", *options, "--task", 1)[1]
+
+
+def test_target_and_profile_of_two_kinds_are_told(inside: Inside) -> None:
+    _, _, err = inside("spaces", "gemm:8x8x8", "--target", "cuda/a100", "--profile", "epyc-7452")
+    assert "warning: target cuda/a100 is a GPU, but profile amd-epyc-7452 is of a CPU" in err
+    for options in (["--target", "cuda/a100"], ["--profile", "epyc-7452"], ["--profile", "ascend-910b"]):
+        assert "warning" not in inside("spaces", "gemm:8x8x8", *options)[2]
+
+
+def test_which_gpu(inside: Inside) -> None:
+    code, _, err = inside("prune", "gemm:8x8x8", "--target", "cuda")
+    assert code == 2
+    assert "error: target cuda: which GPU? Name it, such as cuda/a100" in err
 
 
 @pytest.mark.parametrize("arguments", [["--samples", 0], ["--seed", -1], ["--target", "cuda/none"]])

@@ -52,9 +52,22 @@ def test_workload_in_full(inside: Inside) -> None:
         "1,234,800 candidates, interpreted",
         "rules.unit-reduction",
         "1.matmul.1",
-        "3 of 3 sketches (100.0%)",
+        "3 of 3 sketches (100 %)",
+        "sketches 0, 1, 2: the same variables",
+        "  tiled SSRSRS; cache write to global at S1\n",
+        "  tiled SSRSRS; cache write to global at S0\n",
     ):
         assert text in out
+    assert out.count("1.matmul.1") == 1, "one table for three sketches"
+    assert not [line for line in out.splitlines() if line.endswith(" ")]
+
+
+def test_structures_of_reductions(inside: Inside) -> None:
+    (task,) = record_of(inside, "softmax:8x128", "--target", SKYLAKE)["tasks"]
+    structures = [sketch["structure"] for sketch in task["sketches"]]
+    assert structures[0] == []
+    assert ["rfactor of T_softmax_maxelem.v_k (R0)"] in structures
+    assert len({str(structure) for structure in structures}) == len(structures)
 
 
 def test_rule_left_out(inside: Inside) -> None:
@@ -115,7 +128,8 @@ def test_sketches_nobody_reads_say_why(inside: Inside) -> None:
         (["gemm:8x8x8", "--profile", "a1000"], 2, "unknown hardware profile"),
         (["gemm:8x8x8", "--task", "7"], 2, "--task: no such task; got '7'; expected one of: 1 .gemm:8x8x8"),
         (["gemm:8x8x8", "--shape", "A=8x8"], 2, "fixed shapes"),
-        (["gemm:8x8x8", "--disable-rule", "no"], 2, "unknown rule"),
+        (["gemm:8x8x8", "--disable-rule", "no"], 2, "error: --disable-rule: unknown rule"),
+        (["gemm:8x8x8", "--block", "no"], 2, "error: --block: no plugin of this name.*'no'.*explore"),
         (["gemm:8x8x8", "--threads", 0], 2, "greater than or equal"),
     ],
 )
@@ -146,6 +160,8 @@ def test_failing_rule_is_told_and_left_out(inside: Inside, tmp_path: Path) -> No
     assert code == 0
     assert json.loads(out)["tasks"][0]["size"]
     assert err.count("warning: strategy own.failing: RuntimeError: planted; it is left out") == 1
+    failed = {rule["rule"]: rule["failed"] for rule in json.loads(out)["tasks"][0]["rules"] if rule["failed"]}
+    assert failed == {"own.failing": "RuntimeError: planted"}
     assert "a plugin that prints" in err
     code, _, err = inside("spaces", *options, "--strict")
     assert code == 1
