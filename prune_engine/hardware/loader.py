@@ -2,44 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from prune_engine.errors import ProfileError
-from prune_engine.hardware.schema import (
-    SCHEMA_VERSION,
-    Calibration,
-    ComputeUnit,
-    Count,
-    HardwareProfile,
-    Limits,
-    MemoryLevel,
-    Probe,
-    Tile,
-)
+from prune_engine.hardware.complaints import explain, meant_keys
+from prune_engine.hardware.consistency import inconsistencies
+from prune_engine.hardware.schema import SCHEMA_VERSION, HardwareProfile
 
 if TYPE_CHECKING:
     import yaml
-    from pydantic_core import ErrorDetails
 
-_MODELS: tuple[type[BaseModel], ...] = (
-    HardwareProfile,
-    MemoryLevel,
-    ComputeUnit,
-    Limits,
-    Calibration,
-    Probe,
-    Count,
-    Tile,
-)
-_KEYS = sorted({field for model in _MODELS for field in model.model_fields})
-_NUMBER_AS_TEXT = re.compile(r"[-+]?[\d_.]+([eE][-+]?\d+)?")
+#: Line, problem and remedy.
+_Problem = tuple[int, str, str]
 #: A profile has a few kilobytes and a few hundred values; a file beyond this is something else.
 _MAX_BYTES, _MAX_VALUES = 1 << 20, 20_000
 #: YAML 1.1 reads 010 as 8 and 1:30 as 90; nobody who writes a profile means that.
@@ -77,7 +57,7 @@ def load_profile(path: Path) -> HardwareProfile:
 
 def parse_profile(text: str, origin: str) -> HardwareProfile:
     """Read one profile from YAML text; ``origin`` names it in errors. Raises ProfileError."""
-    root, data = _read_yaml(text, origin)
+    root, data, problems = _read_yaml(text, origin)
     if not isinstance(data, dict):
         got = "nothing: the file is empty" if data is None else type(data).__name__
         remedy = "Write `key: value` lines; any shipped profile is an example."
@@ -85,31 +65,37 @@ def parse_profile(text: str, origin: str) -> HardwareProfile:
     _check_version(data, root, origin)
     try:
         # Through JSON, whose strict mode takes lists for tuples and names for enums, and nothing else.
-        as_json = json.dumps(data, default=str)
+        as_json = json.dumps(_with_text_keys(data), default=str)
     except (ValueError, RecursionError) as error:
         raise ProfileError("nested too deeply", who=origin, remedy="Write it out flat.") from error
     try:
-        return HardwareProfile.model_validate_json(as_json)
+        profile = HardwareProfile.model_validate_json(as_json)
     except ValidationError as error:
-        raise _as_profile_error(error, root, origin) from error
+        problems += _schema_problems(error, json.loads(as_json), root)
+        raise _profile_error(problems, origin) from error
+    if problems:
+        raise _profile_error(problems, origin)
+    return profile
 
 
-def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object]:
+def _read_yaml(text: str, origin: str) -> tuple[yaml.Node | None, object, list[_Problem]]:
+    """The text as nodes and as data, and what PyYAML would let pass. Raises ProfileError."""
     import yaml  # only those who load a profile pay for it
 
     # libyaml's parser where PyYAML was built with it: ten times faster, and listings read every file.
     parser: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     loader = None
+    problems: list[_Problem] = []
     try:
         loader = parser(text)
         root = loader.get_single_node()
         if root is not None:
             _check_aliases(root, origin)
         problems = [] if root is None else list(_node_problems(root, set()))
-        if problems:
-            raise _profile_error(problems, origin)
-        return root, None if root is None else loader.construct_document(root)
+        return root, None if root is None else loader.construct_document(root), problems
     except yaml.YAMLError as error:
+        if problems:  # the reason why nothing could be made of it
+            raise _profile_error(problems, origin) from error
         mark, position = getattr(error, "problem_mark", None), getattr(error, "position", 0)
         # A character that YAML does not allow comes with its position instead of a mark.
         line = mark.line + 1 if mark else text.count("\n", 0, position) + 1
@@ -197,65 +183,47 @@ def _check_version(data: dict[object, object], root: yaml.Node | None, origin: s
         )
 
 
-def _as_profile_error(error: ValidationError, root: yaml.Node | None, origin: str) -> ProfileError:
-    found = []
-    details = error.errors()
+def _with_text_keys(node: object) -> object:
+    """Without the keys that are no text to YAML: those have been told, and nothing is to be told of what they hold."""
+    if isinstance(node, dict):
+        return {key: _with_text_keys(value) for key, value in node.items() if isinstance(key, str)}
+    return [_with_text_keys(item) for item in node] if isinstance(node, list) else node
+
+
+def _schema_problems(
+    error: ValidationError, data: Mapping[str, object], root: yaml.Node | None
+) -> Iterator[_Problem]:
+    """What is wrong with single fields, then with what they say together."""
+    details = [detail for detail in error.errors() if detail["loc"]]  # without a place: told by inconsistencies
     # A misspelt key is one mistake, not also a missing one.
     meant = {
         (*detail["loc"][:-1], key)
         for detail in details
         if detail["type"] == "extra_forbidden"
-        for key in _meant_keys(str(detail["loc"][-1]))
+        for key in meant_keys(str(detail["loc"][-1]))
     }
     for detail in details:
-        if detail["type"] == "missing" and detail["loc"] in meant:
-            continue
-        problem, remedy = _explain(detail)
-        key = ".".join(str(part) for part in detail["loc"])
-        found.append((_line(root, detail["loc"]), f"{key}: {problem}" if key else problem, remedy))
-    return _profile_error(found, origin)
+        if detail["type"] != "missing" or detail["loc"] not in meant:
+            problem, remedy = explain(detail)
+            yield _line(root, detail["loc"]), f"{_dotted(detail['loc'])}: {problem}", remedy
+    told = {detail["loc"] for detail in details} | meant
+    for found in inconsistencies(data):
+        if found.path not in told:
+            yield _line(root, found.path), f"{_dotted(found.path)}: {found.text}", found.remedy
 
 
-def _profile_error(found: list[tuple[int, str, str]], origin: str) -> ProfileError:
-    """One error out of (line, problem, remedy), in the order of the lines."""
-    found.sort(key=lambda item: item[0])
-    first, *others = found
-    return ProfileError(
-        "; ".join([first[1], *(f"line {line}: {problem}" for line, problem, _ in others)]),
-        who=f"{origin}:{first[0]}",
-        remedy=" ".join(dict.fromkeys(remedy for _, _, remedy in found if remedy)),
-    )
+def _profile_error(found: list[_Problem], origin: str) -> ProfileError:
+    """One error that tells each mistake on a line of its own, in the order of the file's lines."""
+    first, *others = sorted(found, key=lambda item: item[0])
+    line, problem, remedy = first
+    if not others:
+        return ProfileError(problem, who=f"{origin}:{line}", remedy=remedy or None)
+    rest = (f"{origin}:{line}: {problem}. {remedy}".rstrip() for line, problem, remedy in others)
+    return ProfileError("\n".join([f"{problem}. {remedy}".rstrip(), *rest]), who=f"{origin}:{line}")
 
 
-def _explain(detail: ErrorDetails) -> tuple[str, str]:
-    """A pydantic complaint as problem and remedy."""
-    got, kind, key = detail["input"], detail["type"], str(detail["loc"][-1]) if detail["loc"] else ""
-    if kind == "extra_forbidden":
-        meant = _meant_keys(key)
-        if meant and meant[0].startswith(f"{key}_"):
-            return "unknown key, its unit is missing", f"Write {' or '.join(meant)}."
-        return "unknown key", f"Did you mean {meant[0]}?" if meant else "Remove it."
-    if kind == "missing":
-        return "missing", f"Give {key}, as null if it is unknown."
-    if isinstance(got, str) and kind in ("int_type", "float_type", "model_type"):
-        if kind != "model_type" and _NUMBER_AS_TEXT.fullmatch(got) and "e" in got.lower():
-            return (
-                f"{got!r} is text to YAML, not a number",
-                "Write the sign of the exponent and a decimal point, as in 3.35e+12.",
-            )
-        if kind != "model_type":
-            return f"{got!r} is text, not a number", "Write a plain number in the unit that the key names."
-    if kind == "model_type" and isinstance(got, str | int | float):
-        return f"bare value {got!r}", f"Write {{value: {got}, source: <key of sources>}}, or null if unknown."
-    message = detail["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
-    return (message if isinstance(got, dict | list) else f"{message}, got {got!r}"), ""
-
-
-def _meant_keys(key: str) -> list[str]:
-    """The keys somebody may have meant who wrote an unknown one."""
-    with_unit = [known for known in _KEYS if known.startswith(f"{key}_")]
-    return with_unit or difflib.get_close_matches(key, _KEYS, n=1)
+def _dotted(path: Sequence[str | int]) -> str:
+    return ".".join(map(str, path))
 
 
 def _line(root: yaml.Node | None, path: Sequence[str | int]) -> int:

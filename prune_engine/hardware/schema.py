@@ -15,8 +15,10 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from prune_engine.hardware.consistency import REQUIRED_LIMITS as REQUIRED_LIMITS
+from prune_engine.hardware.consistency import inconsistencies
 from prune_engine.hardware.levels import DeviceKind as DeviceKind
-from prune_engine.hardware.levels import current_name, digest_name, is_level_name, level_names
+from prune_engine.hardware.levels import current_name, digest_name
 
 SCHEMA_VERSION: Final = 1
 
@@ -148,21 +150,6 @@ class Limits(_Record):
     shared_memory_allocation_unit_bytes: Count | None = None
 
 
-#: Limits a profile of each kind must speak about, be it with null.
-REQUIRED_LIMITS: Mapping[DeviceKind, tuple[str, ...]] = {
-    DeviceKind.CPU: ("vector_bytes", "vector_registers"),
-    DeviceKind.GPU: (
-        "vector_bytes",
-        "threads_per_warp",
-        "threads_per_block",
-        "threads_per_core",
-        "registers_per_block",
-        "shared_memory_per_block_bytes",
-    ),
-    DeviceKind.NPU: ("vector_bytes",),
-}
-
-
 class Calibration(_Record):
     """Exponents that fit a draft model's terms to this device, by term, and what they were fitted on."""
 
@@ -224,23 +211,10 @@ class HardwareProfile(_Record):
 
     @model_validator(mode="after")
     def _is_complete(self) -> HardwareProfile:
-        missing = [f for f in REQUIRED_LIMITS[self.kind] if f not in self.limits.model_fields_set]
-        if missing:
-            raise ValueError(f"limits of a {self.kind.value} must give {', '.join(missing)} (null if unknown)")
-        strange = [m.name for m in self.memory if not is_level_name(self.kind, m.name)]
-        if strange:
-            known = ", ".join(level_names(self.kind))
-            raise ValueError(f"a {self.kind.value} has no memory level {', '.join(strange)}; it may have: {known}")
-        for what, names in (
-            ("memory level", [current_name(self.kind, m.name) for m in self.memory]),
-            ("compute unit", [c.name for c in self.compute]),
-        ):
-            if len(set(names)) < len(names):
-                raise ValueError(f"two {what}s share a name: {', '.join(names)}")
-        for path, quantity in quantities(self):
-            if quantity.source not in self.sources:
-                known = ", ".join(self.sources) or "none"
-                raise ValueError(f"{path}: source {quantity.source!r} is not explained in sources ({known})")
+        found = list(inconsistencies(self.model_dump(mode="json", exclude_unset=True)))
+        if found:
+            told = (f"{'.'.join(map(str, it.path))}: {it.text}. {it.remedy}" for it in found)
+            raise ValueError(" ".join(told).rstrip("."))
         return self
 
     def level(self, name: str) -> MemoryLevel | None:

@@ -51,7 +51,7 @@ class TestLevelNames:
     @pytest.mark.parametrize(("profile", "name"), [(CPU, "shared"), (CPU, "l4"), (GPU, "l1d"), (GPU, "ub")])
     def test_other_names_are_refused(self, profile: HardwareProfile, name: str) -> None:
         """A level that no rule looks up would be silently without effect."""
-        with pytest.raises(ValidationError, match=f"has no memory level {name}; it may have: "):
+        with pytest.raises(ValidationError, match=f"has no memory level {name}. It may have: "):
             renamed(profile, 0, name)
 
     def test_npus_have_their_vendors_names(self) -> None:
@@ -97,7 +97,7 @@ class TestMatrixShapes:
             .read_text()
             .replace("k: 32, source: INI", "k: 32, source: HEARSAY")
         )
-        with pytest.raises(Exception, match=r"compute.cube.tiles.int8: source 'HEARSAY' is not explained"):
+        with pytest.raises(Exception, match=r"compute.0.tiles.int8.source: source 'HEARSAY' is not explained"):
             parse_profile(text, "x.yaml")
 
 

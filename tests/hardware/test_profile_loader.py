@@ -68,7 +68,12 @@ WRONG = {
     "unit in the value": ("49_152", "48 KiB", 21, ["shared_memory_per_block_bytes.value", "'48 KiB' is text"]),
     "bare number": ("{value: 32, source: sheet}", "32", 17, ["threads_per_warp", "Write {value: 32, source:"]),
     "no source": ("{value: 32, source: sheet}", "{value: 32}", 17, ["threads_per_warp.source", "missing"]),
-    "unexplained source": ("{value: 4, source: sheet}", "{value: 4, source: me}", 1, ["core_count", "'me'"]),
+    "unexplained source": (
+        "{value: 4, source: sheet}",
+        "{value: 4, source: me}",
+        4,
+        ["core_count.source", "'me'", "Add me to sources"],
+    ),
     "yes for text": ("name: acme-1", "name: yes", 2, ["name", "True"]),
     "unit missing in the key": ("launch_secs:", "launch:", 23, ["launch", "Write launch_secs"]),
     "misspelt key": ("threads_per_warp:", "thread_per_warp:", 17, ["Did you mean threads_per_warp"]),
@@ -83,14 +88,36 @@ WRONG = {
     "negative": ("value: 1024", "value: -1", 18, ["greater than 0", "-1"]),
     "fraction": ("value: 1024", "value: 10.5", 18, ["integer", "10.5"]),
     "infinite": ("1.5e+9", ".inf", 5, ["clock_hz.value"]),
-    "limit of the kind left out": ("  threads_per_core: null\n", "", 1, ["threads_per_core", "null if unknown"]),
+    "limit of the kind left out": (
+        "  threads_per_core: null\n",
+        "",
+        15,
+        ["limits.threads_per_core: missing", "null if it is unknown"],
+    ),
     "newer schema": ("schema_version: 1", "schema_version: 2", 1, ["newer", "at most 1", "Upgrade"]),
     "schema as text": ("schema_version: 1", 'schema_version: "1"', 1, ["schema_version", "'1'"]),
     "no schema": ("schema_version: 1\n", "", 1, ["schema_version", "missing"]),
     "broken syntax": ("compute: []", "compute: [", None, ["not YAML"]),
     "no such date": ("name: acme-1", "name: 2024-13-45", None, ["not YAML that can be read"]),
     "self-reference": ("compute: []", "compute: &a [*a]", 14, ["contains itself", "Write it out"]),
-    "unknown level": ("name: dram", "name: dramm", 1, ["gpu has no memory level dramm", "registers, shared, l1"]),
+    "unknown level": ("name: dram", "name: dramm", 7, ["gpu has no memory level dramm", "registers, shared, l1"]),
+    "two units of one name": (
+        "compute: []",
+        "compute:" + 2 * "\n- {name: a, count: null, peak_flop_per_sec: {}}",
+        16,
+        ["compute.1.name: two compute units share a name: a"],
+    ),
+    "list left out": ("compute: []\n", "", 1, ["compute: missing. Give compute, as [] if there is none."]),
+    "null for a list": ("compute: []", "compute: null", 14, ["compute: must not be null. Give compute, as []"]),
+    "mapping left out": (
+        "  sheet: the data sheet\n",
+        "",
+        25,
+        ["sources: must not be null", "as {} if there is none"],
+    ),
+    "choice left out": ("combine: pipe\n", "", 1, ["Give combine: sum or max or pipe."]),
+    "kind left out": ("kind: gpu\n", "", 1, ["Give kind: cpu or gpu or npu."]),
+    "yes or no left out": ("    is_hard_limit: true\n", "", 7, ["Give is_hard_limit: true or false."]),
     "negative capacity": (
         "    capacity_bytes: null",
         "    capacity_bytes: {value: -1, source: sheet}",
@@ -126,10 +153,41 @@ def test_wrong_profile_says_where_and_what(what: str) -> None:
         assert text in message
 
 
-def test_every_problem_is_told_at_once() -> None:
-    text = GOOD.replace("kind: gpu", "kind: tpu").replace("value: 1024", "value: x")
-    with pytest.raises(ProfileError, match=r"^acme.yaml:3: kind: .*line 18: limits.threads_per_block"):
+def test_every_problem_is_told_at_once_on_a_line_of_its_own() -> None:
+    """Of YAML, of single fields, and of what they say together."""
+    text = (
+        GOOD.replace("threads_per_warp: {value: 32, source: sheet}", "threads_per_warp: {value: 32, source: me}")
+        .replace("value: 1024", "value: x")
+        .replace("name: dram", "name: dramm")
+        .replace("combine: pipe", "combine: pipe\ncombine: sum")
+        .replace("  threads_per_core: null\n", "")
+        .replace("compute: []\n", "compute: null\n")
+    )
+    with pytest.raises(ProfileError) as caught:
         parse_profile(text, "acme.yaml")
+    assert str(caught.value).splitlines() == [
+        "acme.yaml:7: memory.0.name: a gpu has no memory level dramm. "
+        "It may have: registers, shared, l1, l2, l3, dram.",
+        "acme.yaml:14: compute: must not be null. Give compute, as [] if there is none.",
+        "acme.yaml:15: limits.threads_per_core: missing; profiles of kind gpu give it. "
+        "Give threads_per_core, as null if it is unknown.",
+        "acme.yaml:17: limits.threads_per_warp.source: source 'me' is not explained in sources (sheet). "
+        "Add me to sources, or name one that is there.",
+        "acme.yaml:18: limits.threads_per_block.value: 'x' is text, not a number. "
+        "Write a plain number in the unit that the key names.",
+        "acme.yaml:24: duplicate key 'combine', first on line 23. Keep one of them.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("threads_per_warp:", "thread_per_warp:"), ("combine: pipe", "combine: pipe\non: 1")],
+    ids=["misspelt limit", "key that is no text"],
+)
+def test_one_mistake_is_told_once(old: str, new: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        parse_profile(GOOD.replace(old, new), "acme.yaml")
+    assert len(str(caught.value).splitlines()) == 1, caught.value
 
 
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "7"])
