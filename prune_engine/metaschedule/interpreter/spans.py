@@ -18,11 +18,14 @@ def digit_span(digit: DigitNode) -> Expr:
 def is_unsure(it: IterNode, varying: set[LoopNode]) -> Expr:
     """1 where it cannot be told whether TVM finds a constant for an iterator's span while ``varying`` run.
 
-    A reduction over a fused window that is split again is a quotient of loops inside and outside. Of some such
-    spans TVM makes a loop without a constant extent, which it then refuses (DisallowDynamicLoop).
+    A reduction over a fused window that is split again is a quotient of loops inside and outside, and so is the
+    group of an output channel. Of some such spans TVM makes a loop without a constant extent, which it then
+    refuses (DisallowDynamicLoop). Where threads are bound, none was found that it does.
     """
     answer = ZERO
-    for term in it.terms if it.is_virtual and it.is_reduction else ():
+    for term in it.terms if it.is_virtual else ():
+        if any(digit.loop.is_bound for digit in term.over):
+            continue
         inside = outside = ZERO
         for digit in term.over:
             moves = as_expr(1).lt(digit_span(digit))
