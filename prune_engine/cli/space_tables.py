@@ -67,9 +67,9 @@ def _print_tasks(console: Console, rows: list[Mapping[str, Any]]) -> None:
     print_table(console, table)
     for row in rows:
         if row["error"]:
-            print_line(console, f"{row['name']}: {row['error']}")
+            print_line(console, f"{row['number']} {row['name']}: {row['error']}")
         for reason in sorted({s["opaque_reason"] for s in row["sketches"] if s["opaque_reason"]}):
-            print_line(console, f"{row['name']}: not interpreted: {reason}")
+            print_line(console, f"{row['number']} {row['name']}: not interpreted: {reason}")
 
 
 def _print_task(console: Console, row: Mapping[str, Any]) -> None:

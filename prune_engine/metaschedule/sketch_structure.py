@@ -14,7 +14,7 @@ _MOVES = ("ComputeAt", "ReverseComputeAt")
 def structure_of(sketch: Sketch) -> list[str]:
     """Phrases such as ``tiled SSRSRS`` and ``cache write to global at S1``, in the order of the trace.
 
-    A place is a level of the tile that the loop is a part of, or else ``a chosen loop``. Empty for a sketch that
+    A place is a level of the tile that the loop is a part of; it is not told of other loops. Empty for a sketch that
     carries no trace.
     """
     trace: Any = sketch.payload
@@ -31,9 +31,10 @@ def structure_of(sketch: Sketch) -> list[str]:
             what = "write to" if kind == "CacheWrite" else "read into"
             pending[inst.outputs[0]] = f"cache {what} {inst.attrs[1]}"
         elif kind in _MOVES and inst.inputs[0] in pending:
-            phrases.append(f"{pending.pop(inst.inputs[0])} at {places.of(inst.inputs[1])}")
+            place = places.of(inst.inputs[1])
+            phrases.append(pending.pop(inst.inputs[0]) + (f" at {place}" if place else ""))
         elif kind == "RFactor":
-            phrases.append(f"rfactor of {places.in_full(inst.inputs[0])}")
+            phrases.append(f"rfactor of {places.in_full(inst.inputs[0])}".removesuffix(" of "))
         elif kind == "DecomposePadding":
             phrases.append("padding decomposed")
     times = Counter([*phrases, *pending.values()])
@@ -67,8 +68,8 @@ class _Places:
             self._names[inst.outputs[0]] = self.of(list(inst.inputs)[-1])
 
     def of(self, loop: Any) -> str:
-        """The name of a loop's place."""
-        return self._names.get(loop, "a chosen loop")
+        """The name of a loop's place, empty for one that is no part of a tile."""
+        return self._names.get(loop, "")
 
     def in_full(self, loop: Any) -> str:
         """The same with the iterator whose loop it is, such as ``matmul.v_k (R1)``."""
