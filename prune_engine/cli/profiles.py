@@ -60,12 +60,15 @@ def show(
 
 @profiles.command("check")
 def check(files: Annotated[list[Path], typer.Argument(help="YAML files, or folders of them.")]) -> None:
-    """Check profiles of one's own: all mistakes are told; the exit code is 2 if there are any."""
+    """Check profiles of one's own: all mistakes are told; the exit code is 2 if there are any.
+
+    Of an NPU, whose memory levels have the vendor's names, those are noted that no rule reads.
+    """
     from prune_engine.errors import ProfileError
-    from prune_engine.hardware import load_profile
+    from prune_engine.hardware import DeviceKind, level_names, load_profile
     from prune_engine.hardware.fields import number_rows
 
-    n_broken = 0
+    n_broken, read_levels = 0, None
     for file in _yaml_files(files):
         try:
             profile = load_profile(file)
@@ -76,6 +79,12 @@ def check(files: Annotated[list[Path], typer.Argument(help="YAML files, or folde
             rows = number_rows(profile)
             n_unknown = sum(row.value is None for row in rows)
             typer.echo(f"{file}: ok, {profile.name}: {len(rows) - n_unknown} numbers, {n_unknown} unknown")
+            if profile.kind is DeviceKind.NPU:
+                read_levels = _levels_of_rules() if read_levels is None else read_levels
+                unread = ", ".join(m.name for m in profile.memory if m.name not in {*read_levels, "dram"})
+                known = ", ".join(sorted(read_levels - {*level_names(DeviceKind.CPU)}))
+                if unread:
+                    say(f"note: {file}: no rule reads memory {unread}; rules read {known}")
     if n_broken:
         raise typer.Exit(ProfileError.exit_code)
 
@@ -105,12 +114,18 @@ def diff(
 def probe(
     threads: _Threads = None,
     out: Annotated[
-        Path | None, typer.Option(help="File to write.", show_default="in the user's profile folder")
+        Path | None,
+        typer.Option(
+            help="File to write; `auto` does not look for it there.", show_default="in the user's profile folder"
+        ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,
     as_json: _Json = False,
 ) -> None:
-    """Measure this machine (about 10 seconds; leave it idle) and write a profile that `auto` then takes.
+    """Measure this machine (about 10 seconds; leave it idle) and write a profile.
+
+    Without --out it is written where `auto` finds it; a file elsewhere is named by --profile FILE, or its folder by
+    the environment variable PRUNE_ENGINE_PROFILE_PATH.
 
     Measured are the peak rates of float32, float64 and int8, the read bandwidth of each memory level and the
     cost of a parallel region, all with kernels that TVM compiles.
@@ -161,6 +176,20 @@ def _registry() -> ProfileRegistry:
         if record.status.value == "failed":
             say(f"plugin {record.name} is left out: {record.detail}")
     return ProfileRegistry([(name, item) for name, item in collected if isinstance(item, HardwareProfile)])
+
+
+def _levels_of_rules() -> set[str]:
+    """Memory levels that a rule of any plugin reads, by name."""
+    from prune_engine.config import EngineConfig
+    from prune_engine.plugins import PluginHost
+    from prune_engine.strategies import Rule
+
+    config = EngineConfig()
+    host = PluginHost(config)
+    host.load()
+    rules = [rule for _, rule in host.collect("register_rules", config=config) if isinstance(rule, Rule)]
+    paths = [path.split(".") for rule in rules for path in rule.hardware_basis]
+    return {path[1] for path in paths if path[0] == "memory"}
 
 
 def _entry_record(entry: ProfileEntry) -> dict[str, object]:

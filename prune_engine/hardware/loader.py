@@ -184,7 +184,7 @@ def _check_version(data: dict[object, object], root: yaml.Node | None, origin: s
 
 
 def _with_text_keys(node: object) -> object:
-    """Without the keys that are no text to YAML: those have been told, and nothing is to be told of what they hold."""
+    """The data without keys that are no text to YAML: they have been told, and what they hold is not looked at."""
     if isinstance(node, dict):
         return {key: _with_text_keys(value) for key, value in node.items() if isinstance(key, str)}
     return [_with_text_keys(item) for item in node] if isinstance(node, list) else node

@@ -149,6 +149,13 @@ class TestCheck:
         assert len(lines) == 1 + len(list(FOLDER.glob("*.yaml")))
         assert re.search(r"ok, nvidia-a100-sxm-80gb: \d+ numbers, \d+ unknown$", lines[0])
 
+    def test_levels_of_an_npu_that_no_rule_reads_are_noted(self, cli: Run) -> None:
+        ascend, cambricon = FOLDER / "huawei-ascend-910b2.yaml", FOLDER / "cambricon-mlu370-x4.yaml"
+        done = cli("profiles", "check", ascend, cambricon)
+        assert done.returncode == 0
+        (note,) = done.stderr.splitlines()
+        assert re.search(r"note: .*ascend-910b2.yaml: no rule reads memory l1; rules read l0a, .*wram$", note)
+
     def test_all_mistakes_of_all_files_are_told(self, cli: Run, tmp_path: Path) -> None:
         text = A100.read_text()
         (tmp_path / "one.yaml").write_text(text.replace("2.039e+12", "2.039e12"))
