@@ -14,8 +14,8 @@ _MOVES = ("ComputeAt", "ReverseComputeAt")
 def structure_of(sketch: Sketch) -> list[str]:
     """Phrases such as ``tiled SSRSRS`` and ``cache write to global at S1``, in the order of the trace.
 
-    A place is a level of the tile that the loop is a part of; it is not told of other loops. Empty for a sketch that
-    carries no trace.
+    A place is a level of the tile that the loop is a part of; it is not told of other loops. Empty for a sketch
+    that carries no trace.
     """
     trace: Any = sketch.payload
     phrases: list[str] = []

@@ -7,11 +7,15 @@ import pty
 import select
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import typer.main
 
-from prune_engine.cli.options import MAX_SIZE, parse_bytes, parse_dim, parse_shape
+from prune_engine.cli.app import make_app
+from prune_engine.cli.options import _OPTIONS, MAX_SIZE, option_names, parse_bytes, parse_dim, parse_shape
+from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
 
 
@@ -91,3 +95,27 @@ def test_a_bad_answer_is_asked_for_again(tiny_model: Path, tmp_path: Path) -> No
     shown = dialogue(tmp_path / "n.onnx", [(question, "foo"), (question, "3x4")])
     assert shown.count("will not do") == 1
     assert "{'x': (3, 4)}" in shown
+
+
+class TestNamesOnTheCommandLine:
+    def test_fields_are_options(self) -> None:
+        assert option_names("disabled_rules: unknown rule; got a.seed: b") == (
+            "--disable-rule: unknown rule; got a.seed: b"
+        )
+        wrong = "engine configuration: invalid options: seed: too big (got 9); n_trials: bad. Correct them."
+        assert option_names(wrong) == "--seed: too big (got 9); --trials: bad. Correct them."
+        assert option_names("plugins/seed.py: no such file") == "plugins/seed.py: no such file"
+
+    def test_every_option_of_a_field_is_one(self) -> None:
+        command = typer.main.get_command(make_app()).commands["tune"]  # type: ignore[attr-defined]
+        known = {name for parameter in command.params for name in parameter.opts}
+        assert set(_OPTIONS.values()) <= known
+        assert set(_OPTIONS) <= set(EngineConfig.model_fields)
+
+
+@pytest.mark.parametrize("verb", ["tune", "spaces", "prune", "candidates"])
+def test_unknown_plugin_cannot_be_blocked(inside: Callable[..., tuple[int, str, str]], verb: str) -> None:
+    code, out, err = inside(verb, "gemm:8x8x8", "--block", "nosuch")
+    assert (code, out) == (2, "")
+    assert "error: --block: no plugin of this name, so there is nothing to block; got 'nosuch'" in err
+    assert "lightgbm" in err
