@@ -37,6 +37,17 @@ def test_nothing_is_cut(width: int) -> None:
     assert not [line for line in lines if line.endswith(" ")]
 
 
+def test_columns_of_names_and_numbers_alone_are_not_cut() -> None:
+    console = console_of(30)
+    table = make_table("a name of two words", "number", "origin", right=["number"])
+    add_row(table, f"{NAME} (failed)", NUMBER, "derived from others")
+    print_table(console, table)
+    assert isinstance(console.file, io.StringIO)
+    header, row = console.file.getvalue().splitlines()
+    assert "a name of two words" in header
+    assert row == f"{NAME} (failed)  {NUMBER}  derived from others"
+
+
 def test_prose_is_broken_to_fit() -> None:
     assert max(map(len, printed(80)[1:])) <= 80
     assert len(printed(80)) > len(printed(200)) == 2
