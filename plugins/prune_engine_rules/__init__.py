@@ -14,7 +14,7 @@ from prune_engine_rules.occupancy import DeviceFill
 from prune_engine_rules.reductions import UnitReduction
 from prune_engine_rules.registers import RegisterPressure, VectorRegisters
 from prune_engine_rules.residency import L1Residency, L2Residency
-from prune_engine_rules.scratchpads import Scratchpads
+from prune_engine_rules.scratchpads import Scratchpads, SharedScratchpads
 from prune_engine_rules.stages import ReductionLocation
 from prune_engine_rules.threads import ThreadReduction
 from prune_engine_rules.vectors import InnermostTile, VectorLength
@@ -40,6 +40,7 @@ def register_rules() -> Iterable[Rule]:
         VectorRegisters(),
         L1Residency(),
         L2Residency(),
+        SharedScratchpads(),
         DeviceFill(),
         InstructionCache(),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import HardwareProfile
@@ -18,8 +19,14 @@ SYMBOLS: Mapping[str, str] = {
     "ub": "npu_ub_bytes",
     "nram": "npu_nram_bytes",
     "wram": "npu_wram_bytes",
-    "sram": "npu_sram_bytes",
 }
+#: Those that cores share. A reduction may stream through them, so the whole tile need not be there at once.
+SHARED_SYMBOLS: Mapping[str, str] = {"sram": "npu_sram_bytes"}
+
+
+def basis(symbols: Mapping[str, str]) -> tuple[str, ...]:
+    """The profile fields that say how large these scratchpads are."""
+    return tuple(f"memory.{level}.{field}" for level in symbols for field in ("usable_bytes", "capacity_bytes"))
 
 
 class Scratchpads(Rule):
@@ -30,32 +37,39 @@ class Scratchpads(Rule):
     """
 
     name, kind, order = "rules.scratchpads", RuleKind.LEGALITY, 60
-    hardware_basis = tuple(
-        f"memory.{level}.{field}" for level in SYMBOLS for field in ("usable_bytes", "capacity_bytes")
-    )
+    hardware_basis = basis(SYMBOLS)
+    symbols: ClassVar[Mapping[str, str]] = SYMBOLS
 
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
         """Keep what fits into every scratchpad; bool (n,)."""
         keep = keep_all(batch)
         if not batch.is_opaque:
-            for level, limit in _hard_limits(profile):
-                keep &= batch.symbol(SYMBOLS[level]) <= limit
+            for level, limit in _hard_limits(profile, self.symbols):
+                keep &= batch.symbol(self.symbols[level]) <= limit
         return keep
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:
         """Name each scratchpad that is too small."""
-        limits = list(_hard_limits(profile))
+        limits = list(_hard_limits(profile, self.symbols))
         found = [
-            f"{symbols[SYMBOLS[level]]:.15g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level})"
+            f"{symbols[name]:.15g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level})"
             for level, limit in limits
-            if SYMBOLS[level] in symbols and symbols[SYMBOLS[level]] > limit
+            if (name := self.symbols[level]) in symbols and symbols[name] > limit
         ]
         known = ", ".join(f"{level} {limit}" for level, limit in limits) or f"none known of {profile.name}"
         return "; ".join(found) or f"a tile larger than its scratchpad (bytes: {known})"
 
 
-def _hard_limits(profile: HardwareProfile) -> Iterator[tuple[str, int]]:
-    """Scratchpads of a device that we have symbols for, with the bytes a kernel may have."""
+class SharedScratchpads(Scratchpads):
+    """A tile with its whole reduction is larger than the scratchpad that cores share: a guess, it may stream."""
+
+    name, kind, order = "rules.shared-scratchpads", RuleKind.HEURISTIC, 72
+    hardware_basis = basis(SHARED_SYMBOLS)
+    symbols = SHARED_SYMBOLS
+
+
+def _hard_limits(profile: HardwareProfile, symbols: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """Scratchpads of a device that have symbols, with the bytes a kernel may have."""
     for memory in profile.memory:
-        if memory.name in SYMBOLS and memory.is_hard_limit and memory.limit_bytes is not None:
+        if memory.name in symbols and memory.is_hard_limit and memory.limit_bytes is not None:
             yield memory.name, memory.limit_bytes

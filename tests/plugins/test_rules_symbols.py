@@ -14,7 +14,7 @@ from prune_engine_rules.launch import SharedMemory, ThreadsPerBlock, VectorBytes
 from prune_engine_rules.occupancy import DeviceFill
 from prune_engine_rules.registers import RegisterPressure, VectorRegisters
 from prune_engine_rules.residency import L1Residency, L2Residency
-from prune_engine_rules.scratchpads import SYMBOLS, Scratchpads
+from prune_engine_rules.scratchpads import SYMBOLS, Scratchpads, SharedScratchpads
 
 from prune_engine.hardware.levels import DeviceKind
 from prune_engine.hardware.schema import HardwareProfile
@@ -282,6 +282,14 @@ def test_every_scratchpad_counts() -> None:
     assert "1001 bytes in nram" in reason
     assert "501 bytes in wram" in reason
     assert "nram" not in Scratchpads().reason(CandidateSymbols(batch, 2), profile)
+
+
+def test_a_scratchpad_that_cores_share_is_a_guess() -> None:
+    profile = with_level(make_profile(NPU), "sram", 4000, is_hard_limit=True)
+    batch = batch_of(npu_sram_bytes=[4000, 4001])
+    assert SharedScratchpads().mask(batch, profile).tolist() == [True, False]
+    assert SharedScratchpads.kind is RuleKind.HEURISTIC
+    assert Scratchpads().mask(batch, profile).all()
 
 
 def test_a_small_kernel_may_leave_cores_idle() -> None:
