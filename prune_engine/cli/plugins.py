@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prune_engine.cli.streams import writing_to_stdout
+
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
     from prune_engine.plugins import PluginHost
@@ -22,6 +24,7 @@ _STRATEGY_HOOKS = (
 )
 
 
+@writing_to_stdout("Redirect it to a place with room.")
 def plugins(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     block: Annotated[list[str] | None, typer.Option(help="Plugin not to load; may be repeated.")] = None,

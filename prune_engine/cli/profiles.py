@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import say
+from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.hardware import HardwareProfile, ProfileEntry, ProfileRegistry
@@ -25,10 +25,12 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 _Threads = Annotated[
     int | None, typer.Option(min=1, help="Threads that kernels run on.", show_default="usable cores")
 ]
+_REDIRECTED = "Redirect it to a place with room."
 _NAME = "Name or alias of a profile, a YAML file, or auto."
 
 
 @profiles.command("list")
+@writing_to_stdout(_REDIRECTED)
 def list_profiles(as_json: _Json = False) -> None:
     """List all profiles in search order: the first of a name hides those after it."""
     from prune_engine.cli.profile_tables import print_entries
@@ -41,6 +43,7 @@ def list_profiles(as_json: _Json = False) -> None:
 
 
 @profiles.command("show")
+@writing_to_stdout(_REDIRECTED)
 def show(
     name: Annotated[str, typer.Argument(help=_NAME, show_default=False)],
     threads: _Threads = None,
@@ -59,6 +62,7 @@ def show(
 
 
 @profiles.command("check")
+@writing_to_stdout(_REDIRECTED)
 def check(files: Annotated[list[Path], typer.Argument(help="YAML files, or folders of them.")]) -> None:
     """Check profiles of one's own: all mistakes are told; the exit code is 2 if there are any.
 
@@ -90,6 +94,7 @@ def check(files: Annotated[list[Path], typer.Argument(help="YAML files, or folde
 
 
 @profiles.command("diff")
+@writing_to_stdout(_REDIRECTED)
 def diff(
     a: Annotated[str, typer.Argument(help=_NAME, show_default=False)],
     b: Annotated[str, typer.Argument(help=_NAME, show_default=False)],
@@ -158,9 +163,11 @@ def probe(
     write_profile(profile, path, "Written by `prune-engine profiles probe`. Delete it to forget the measurement.")
     if as_json:
         record = profile.model_dump(mode="json")
-        typer.echo(json.dumps({**record, "digest": profile.digest(), "file": str(path)}, indent=2))
+        with writing_to_stdout(_REDIRECTED):
+            typer.echo(json.dumps({**record, "digest": profile.digest(), "file": str(path)}, indent=2))
     else:
-        print_profile(Choice(profile, f"measured now, written to {path}"))
+        with writing_to_stdout(_REDIRECTED):
+            print_profile(Choice(profile, f"measured now, written to {path}"))
 
 
 def _registry() -> ProfileRegistry:

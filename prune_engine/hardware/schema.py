@@ -23,6 +23,8 @@ from prune_engine.hardware.levels import current_name, digest_name
 SCHEMA_VERSION: Final = 1
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
+#: A type of elements as TVM names it, tfloat32 besides; float8 says its layout.
+Dtype = Annotated[str, Field(pattern=r"^(u?int|b?float|tfloat)[0-9]+(_e[0-9]m[0-9][a-z0-9]*)?$", max_length=40)]
 Text = Annotated[str, Field(min_length=1)]
 #: declared: a data sheet or runtime says so; derived: computed, the source gives the rule; measured: probed.
 Origin = Literal["declared", "derived", "measured"]
@@ -114,8 +116,8 @@ class ComputeUnit(_Record):
     count: Count | None
     lanes: Count | None = None
     tile: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]] | None = None
-    tiles: Mapping[str, Tile | None] | None = None
-    peak_flop_per_sec: Mapping[str, Rate | None]
+    tiles: Mapping[Dtype, Tile | None] | None = None
+    peak_flop_per_sec: Mapping[Dtype, Rate | None]
 
     def tile_of(self, dtype: str) -> tuple[int, int, int] | None:
         """The m, n, k that operands of this dtype are padded to; None if unknown or not a matrix unit."""

@@ -49,3 +49,10 @@ def test_full_disk_behind_stdout(tmp_path: Path) -> None:
         0,
         "standard output: cannot be written; got No space left on device. Make room.",
     )
+
+
+@pytest.mark.parametrize("verb", ["plugins", "profiles list", "profiles show t4", "profiles show t4 --json"])
+def test_full_disk_behind_a_verb(verb: str, tmp_path: Path) -> None:
+    done = shell(f"{sys.executable} -m prune_engine.cli {verb} > /dev/full", tmp_path)
+    assert done.returncode == 5
+    assert done.stderr.startswith("error: standard output: cannot be written")

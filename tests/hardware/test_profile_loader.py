@@ -190,6 +190,13 @@ def test_one_mistake_is_told_once(old: str, new: str) -> None:
     assert len(str(caught.value).splitlines()) == 1, caught.value
 
 
+def test_a_type_of_elements_is_one() -> None:
+    unit = "compute: [{name: alu, count: null, peak_flop_per_sec: {flot16: null}}]"
+    with pytest.raises(ProfileError, match=r"flot16.*such as float16"):
+        parse_profile(GOOD.replace("compute: []", unit), "acme-1.yaml")
+    parse_profile(GOOD.replace("compute: []", unit.replace("flot16", "float8_e4m3fn")), "acme-1.yaml")
+
+
 @pytest.mark.parametrize("text", ["- a\n- b\n", "just text", "7"])
 def test_not_a_mapping(text: str) -> None:
     with pytest.raises(ProfileError, match=r"acme.yaml:1: not a profile.*expected a YAML mapping"):
