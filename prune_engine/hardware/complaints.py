@@ -48,7 +48,7 @@ _REMEDIES = {
     "finite_number": "Write a number, or null for the whole field if it is unknown.",
     "string_type": "Write text, in quotes if YAML takes it for something else.",
     "string_too_short": "Write something there.",
-    "string_pattern_mismatch": "Use lower-case letters, digits, '.', '_' and '-'; a type is one such as float16 or int8.",
+    "string_pattern_mismatch": "Use lower-case letters, digits, '.', '_' and '-'; types are such as float16, int8.",
 }
 
 
