@@ -215,7 +215,7 @@ class Pipeline:
                 n_out, n_audits = int(alive.sum()), 0
                 if n_out < n_in:
                     self._remember_reason(rule, batch, int(dropped.argmax()))
-                if is_guess:  # a share of what a guess drops is measured all the same
+                if is_guess and n_out < n_in:  # a share of what a guess drops is measured all the same
                     spared = dropped & self._audit_draw(len(batch), rng)
                     audit[spared] = position
                     dropped &= ~spared
