@@ -290,20 +290,27 @@ def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNod
     """New loops for a block, one per variable, and its variables bound to them."""
     loops: list[LoopNode] = []
     replaced: dict[LoopNode, tuple[list[DigitNode], Expr]] = {}
+    seen: dict[LoopNode, tuple[list[DigitNode], Expr]] = {}
     for number, it in enumerate(block.real_iters):
         interval = domains.get(it, Interval((), as_expr(0), it.extent))
-        extent, offset = _clipped(interval, it)
+        extent, offset, covers = _clipped(interval, it)
         block.is_unsure = either(block.is_unsure, interval.is_unsure)
         it.stays_inside = interval.is_inside
         loop = LoopNode(f"ax{number}", extent)
         terms = [*_scaled(interval.base), plain(loop)]
+        # Where the whole domain is covered, TVM's binding mentions no loop outside any more.
+        keep = negate(covers)
+        seen_terms = [*(replace(t, stride=t.stride * keep) for t in terms[:-1]), terms[-1]]
         source = it.terms[0].plain_loop if len(it.terms) == 1 else None
         if source is not None and it.terms[0].stride.constant == 1:
             replaced[source] = _as_digits(terms), offset
+            seen[source] = _as_digits(seen_terms), offset
         it.terms, it.offset = terms, offset
+        it.seen_terms = None if covers.constant == 0 else seen_terms
         loops.append(loop)
     for it in block.iters:
         if it.is_virtual:
+            it.seen_terms = [t for term in it.terms for t in _moved(term, seen, block)[0]]
             moved = [_moved(term, replaced, block) for term in it.terms]
             it.terms = [term for terms, _ in moved for term in terms]
             it.offset = total([it.offset, *(start for _, start in moved)])
@@ -356,23 +363,24 @@ def _moved(
     return terms, term.stride * start
 
 
-def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr]:
-    """The loop's extent and the variable's start: the interval, cut to the domain where TVM can prove that it may.
+def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr, Expr]:
+    """The loop's extent, the variable's start, and 1 where the whole domain is covered.
 
-    It keeps an interval that lies in the domain, takes the domain if that lies in the interval, cuts where
-    the interval does not move (no loop outside that it depends on runs), else keeps it under a predicate.
+    TVM cuts the interval to the domain where it can prove that it may. It keeps one that lies in the domain,
+    takes the domain if that lies in the interval, cuts where the interval does not move (no loop outside that it
+    depends on runs), else keeps it under a predicate.
     """
     domain = it.extent
     moves = reach(interval)
     low, high = interval.low, interval.extent + (interval.low - 1)
     if interval.is_inside:
-        return interval.extent, low
+        return interval.extent, low, ZERO
     lies_in = both(as_expr(0).le(low), (high + moves).lt(domain))
     covers = both((low + moves).le(0), domain.le(high + 1))
     cut = minimum(high, domain - 1) - maximum(low, 0) + 1
     is_cut = both(negate(lies_in), either(covers, moves.eq(0)))
     extent = where(is_cut, where(covers, domain, cut), interval.extent)
-    return extent, where(is_cut, where(covers, 0, maximum(low, 0)), low)
+    return extent, where(is_cut, where(covers, 0, maximum(low, 0)), low), both(is_cut, covers)
 
 
 def term_reach(term: TermNode) -> Expr:

@@ -162,7 +162,7 @@ def _iterator(
     flat: dict[LoopNode, Expr],
     vector_extent: Expr,
 ) -> Iterator:
-    terms = [_term(term, numbers, loops) for term in it.terms]
+    terms = [_term(term, numbers, loops) for term in (it.seen_terms or it.terms)]
     if flat:  # the same, as digits of the one fused loop
         for term in it.terms:
             loop = term.plain_loop

@@ -91,6 +91,8 @@ class IterNode:
     is_virtual: bool = False
     #: A virtual one that could not be followed any further: what it indexes may be anything.
     is_lost: bool = False
+    #: The terms that accesses see, where they are others: none of the loops outside where the domain is covered.
+    seen_terms: list[TermNode] | None = None
     #: Constant part of its binding.
     offset: Expr = field(default_factory=lambda: as_expr(0))
     #: Whether its terms are known to stay in the domain, whatever the decisions: no split runs beyond it.
@@ -302,6 +304,7 @@ def split_in_bindings(under: Node, old: LoopNode, new: list[tuple[LoopNode, Expr
     ``is_perfect`` says that the parts are a factorisation of the extent, so that nothing runs beyond it.
     """
     for it in _iters_under(under):
+        it.seen_terms = None
         if not is_perfect and any(d.loop is old for term in it.terms for d in term.over):
             it.stays_inside = False
         try:
@@ -316,6 +319,7 @@ def fuse_in_bindings(under: Node, old: list[LoopNode], fused: LoopNode) -> None:
     """Replace loops by digits of their fusion, in every binding under ``under``."""
     inner = [product(loop.extent for loop in old[k + 1 :]) for k in range(len(old))]
     for it in _iters_under(under):
+        it.seen_terms = None
         it.terms = [_fused(term, old, inner, fused) for term in it.terms]
 
 
