@@ -23,6 +23,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     DigitNode,
     LoopNode,
     NotInterpretedError,
+    TermNode,
     loops_of,
 )
 from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, minimum, product, total, where
@@ -56,7 +57,7 @@ def stored_elements(done: Processed, buffer: BufferNode) -> Expr:
     extents: list[Expr] = []
     for dimension, size in enumerate(shape):
         try:
-            extents.append(kept_extent(union([box[dimension] for box in boxes]), size))
+            extents.append(kept_extent(done, union([box[dimension] for box in boxes]), size))
         except NotInterpretedError:  # different places of it: all of it is kept
             extents.append(size)
         for (_, access), place in zip(uses, places, strict=True):
@@ -93,7 +94,7 @@ def _common_loop(around: list[list[LoopNode]]) -> LoopNode | None:
     return common[-1] if common else None
 
 
-def kept_extent(interval: Interval, size: Expr) -> Expr:
+def kept_extent(done: Processed, interval: Interval, size: Expr) -> Expr:
     """How much of a dimension of ``size`` is allocated for an interval of it that moves along with outer loops.
 
     TVM allocates the interval where it stays in the dimension and what is left of it where it does not move.
@@ -106,10 +107,39 @@ def kept_extent(interval: Interval, size: Expr) -> Expr:
     high = interval.extent + (interval.low - 1)
     lies_in = both(as_expr(0).le(low), (high + moves).lt(size))
     cut = minimum(high, size - 1) - maximum(low, 0) + 1
-    n_moving = total(as_expr(1).lt(term_reach(term)) for _, term in interval.base)
+    n_moving = _n_moving(done, [term for _, term in interval.base])
     is_kept = either(as_expr(1).lt(n_moving), interval.extent.eq(1))
     left = where(is_kept, minimum(interval.extent, size), size)
     return where(lies_in, interval.extent, where(moves.eq(0), cut, left))
+
+
+def _n_moving(done: Processed, terms: list[TermNode]) -> Expr:
+    """How many loops move an interval, once neighbours that run in parallel are one loop."""
+    number = total(as_expr(1).lt(term_reach(term)) for term in terms)
+    for k, outer in enumerate(terms):
+        between = as_expr(1)
+        for inner in terms[k + 1 :]:
+            joined = both(_runs_in_parallel(done, outer), _runs_in_parallel(done, inner))
+            moves = both(as_expr(1).lt(term_reach(outer)), as_expr(1).lt(term_reach(inner)))
+            number = number - both(both(joined, moves), both(between, _are_neighbours(outer, inner)))
+            between = both(between, term_reach(inner).eq(1))
+    return number
+
+
+def _runs_in_parallel(done: Processed, term: TermNode) -> Expr:
+    loop = term.plain_loop
+    return as_expr(0) if loop is None else done.kinds[loop].eq(int(LoopKind.PARALLEL))
+
+
+def _are_neighbours(outer: TermNode, inner: TermNode) -> Expr:
+    """1 where all loops between two are unit loops."""
+    first, last = outer.plain_loop, inner.plain_loop
+    if first is None or last is None:
+        return as_expr(0)
+    around = loops_of(last)
+    if first not in around:
+        return as_expr(0)
+    return product(loop.extent for loop in around[around.index(first) + 1 :]).eq(1)
 
 
 def around_init(done: Processed, block: BlockNode) -> list[LoopNode]:
