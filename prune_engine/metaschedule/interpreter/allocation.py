@@ -27,6 +27,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     loops_of,
 )
 from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, minimum, product, total, where
+from prune_engine.symbols.gpu_legality import aligned_elements
 from prune_engine.symbols.loop_nest import LoopKind
 
 
@@ -82,9 +83,7 @@ def aligned(extents: list[Expr], buffer: BufferNode) -> Expr:
         return product(extents)
     axis, factor, offset = buffer.alignment
     axis = axis % len(extents)
-    inner = product(extents[axis + 1 :])
-    stride = inner + (as_expr(factor + offset) - inner % factor) % factor
-    return product(extents[: axis + 1]) * stride
+    return aligned_elements(product(extents[: axis + 1]), product(extents[axis + 1 :]), factor, offset)
 
 
 def _common_loop(around: list[list[LoopNode]]) -> LoopNode | None:

@@ -199,16 +199,7 @@ def split_span(it: IterNode, varying: set[LoopNode]) -> tuple[Expr, list[TermNod
         if outer_digits:
             outer.append(replace(term, over=outer_digits))
     span = total(steps) + 1
-    return (span if it.extent.constant is None or it.stays_inside else minimum_extent(span, it.extent)), outer
-
-
-def minimum_extent(span: Expr, extent: Expr) -> Expr:
-    """The span, at most the domain."""
-    return (
-        minimum(span, extent)
-        if span.constant is None
-        else as_expr(min(span.constant, extent.constant or span.constant))
-    )
+    return (span if it.extent.constant is None or it.stays_inside else minimum(span, it.extent)), outer
 
 
 def _is_plain(term: TermNode) -> bool:

@@ -23,7 +23,7 @@ from prune_engine.metaschedule.interpreter.tree import (
 )
 from prune_engine.symbols import gpu_legality
 from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, negate, total
-from prune_engine.symbols.gpu_legality import SharedBuffer
+from prune_engine.symbols.gpu_legality import SharedBuffer, pipeline_ok, thread_range_ok, threads_ok
 from prune_engine.symbols.loop_nest import THREAD_KINDS, LoopKind, LoopNest
 
 if TYPE_CHECKING:
@@ -48,11 +48,11 @@ def refusals(done: Processed, nest: LoopNest, limits: GpuLimits) -> dict[str, Ex
     for block in tree.blocks():
         if _LOW in block.annotations and _HIGH in block.annotations:
             threads = _threads_around(block, limits)
-            low, high = as_expr(block.annotations[_LOW]), as_expr(block.annotations[_HIGH])
+            low, high = int(block.annotations[_LOW]), int(block.annotations[_HIGH])
             _add(
                 found,
                 "threads per block are out of the range of the sketch",
-                either(threads.lt(low), high.lt(threads)),
+                negate(thread_range_ok(threads, low, high)),
             )
         _add(found, "a vector access is too wide", _too_wide(block))
     for root in tree.roots:
@@ -60,7 +60,7 @@ def refusals(done: Processed, nest: LoopNest, limits: GpuLimits) -> dict[str, Ex
         threads = as_expr(1)
         for kind in THREAD_KINDS:
             threads = threads * _maximum(_axis_extents(blocks, kind, limits))
-        _add(found, "too many threads per block", as_expr(limits.max_threads_per_block).lt(threads))
+        _add(found, "too many threads per block", negate(threads_ok(threads, limits.max_threads_per_block)))
         _add(found, "threads of one axis differ within a kernel", _differ(blocks, limits))
         shared = shared_bytes(done.tree, nest, root)
         _add(
@@ -207,7 +207,7 @@ def _breaks_pipeline(done: Processed, loop: LoopNode) -> Expr:
     initialisation goes inside.
     """
     starts_inside = any(block in done.inits for child in loop.children for block in blocks_under(child))
-    return loop.extent.le(1) if starts_inside else as_expr(0)
+    return negate(pipeline_ok(loop.extent)) if starts_inside else as_expr(0)
 
 
 def _loops(blocks: Iterable[BlockNode]) -> list[LoopNode]:

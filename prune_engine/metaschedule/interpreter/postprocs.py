@@ -24,6 +24,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     uses,
 )
 from prune_engine.symbols.expr import Expr, as_expr, both, ceildiv, either, minimum, negate, product, where
+from prune_engine.symbols.gpu_legality import fetch_lanes
 from prune_engine.symbols.loop_nest import THREAD_KINDS, LoopKind
 
 #: The most blocks of threads that MetaSchedule binds a loop to.
@@ -72,10 +73,8 @@ def _cooperative_fetch(runner: TraceRunner) -> None:
         loop = loops_of(block)[-1]
         if threads_x is None:
             raise NotInterpretedError(f"block {block.name!r} is fetched by threads that are not bound before")
-        # Lanes that do not divide the data, and 8-byte elements, are fetched one by one.
-        vector = where((loop.extent % lanes).eq(0), lanes, 1)
-        if max(a.buffer.item_bytes for a in (*block.reads, *block.writes)) > 4:
-            vector = as_expr(1)
+        widest = max(a.buffer.item_bytes for a in (*block.reads, *block.writes))
+        vector = fetch_lanes(lanes, loop.extent, widest)
         threads = [threads_x] if threads_y is None else [threads_y, threads_x]
         parts = [*threads, vector]
         made = split_loop(runner.tree, loop, [ceildiv(loop.extent, product(parts)), *parts], is_perfect=False)

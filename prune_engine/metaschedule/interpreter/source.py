@@ -79,13 +79,6 @@ class InterpretedSketch:
         self._find_canonical(self._first, (), indices, np.arange(len(indices)), found)
         return found
 
-    def nest_at(self, locations: tuple[int, ...]) -> LoopNest | None:
-        """The nest under these locations (as TVM takes them), None if more are asked for."""
-        step = self._first
-        for number, location in enumerate(locations):
-            step = self._inner(step, locations[:number], location)
-        return step.nest
-
     def _collect(
         self,
         step: _Step,

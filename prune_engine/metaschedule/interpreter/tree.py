@@ -230,10 +230,6 @@ class Tree:
             number += 1
         return f"{name}_{number}"
 
-    def unique_buffer_name(self, name: str) -> str:
-        """``name``, or the first free one with a number after it, as TVM names buffers."""
-        return name
-
     def consumers(self, block: BlockNode) -> list[BlockNode]:
         """The blocks that read what a block writes, in program order."""
         written = {access.buffer for access in block.writes}
