@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.measurement import Measurement
-from prune_engine.space import DesignSpace, SpaceRestriction
+from prune_engine.space import DesignSpace, Int32Array, SpaceRestriction
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import BoolArray, DraftScores, Float64Array, RuleKind, Selection, VerifyScores
 
@@ -87,22 +87,39 @@ class Explorer(Strategy, abc.ABC):
 
 
 class DraftScorer(Strategy, abc.ABC):
-    """Ranks candidates from symbols and the hardware profile alone, without samples."""
+    """Ranks candidates from symbols and the hardware profile; it works without samples."""
 
     @abc.abstractmethod
     def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:
         """Score a batch; arrays of length n."""
+
+    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], profile: HardwareProfile) -> None:
+        """Calibrate on measurements. ``measurements[i]`` belongs to row i."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreContext:
+    """What a verifier may look at besides the batch.
+
+    ``draft`` gives the active draft's scores of any batch of the same task, as calibrated at the time of the
+    call; None without a draft or where it failed. Rows learnt earlier can so be drafted again.
+    """
+
+    profile: HardwareProfile
+    draft: Callable[[CandidateBatch], DraftScores | None]
 
 
 class Verifier(Strategy, abc.ABC):
     """Predicts throughput from what was measured."""
 
     @abc.abstractmethod
-    def score(self, batch: CandidateBatch) -> VerifyScores:
+    def score(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores:
         """Score a batch; before the first training ``is_trained`` is False and all scores are equal."""
 
     @abc.abstractmethod
-    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement]) -> None:
+    def update(
+        self, batch: CandidateBatch, measurements: Sequence[Measurement], context: ScoreContext
+    ) -> None:
         """Learn from measurements, failures and censored ones included; row i has ``measurements[i]``."""
 
     @abc.abstractmethod
@@ -120,7 +137,9 @@ class SelectionPool:
 
     ``scores`` float64 (n,), >= 0; ``degradation_prob`` float64 (n,) in [0, 1]; ``is_audit`` bool (n,) marks
     candidates that a heuristic dropped and that are measured only to audit it; ``is_seed`` bool (n,) marks
-    transferred schedules. ``is_trained`` says whether the scores mean anything.
+    transferred schedules. ``is_trained`` says whether the scores mean anything. ``kinship`` int32 (n, t), where
+    the verifier gives it, are its classes of each candidate (the leaves of t trees): candidates that share many
+    are alike, so measuring both tells little.
     """
 
     scores: Float64Array
@@ -128,6 +147,7 @@ class SelectionPool:
     is_audit: BoolArray
     is_seed: BoolArray
     is_trained: bool
+    kinship: Int32Array | None = None
 
     def __len__(self) -> int:
         return len(self.scores)

@@ -67,12 +67,17 @@ class VerifyScores:
     """Result of a verifier: ``scores`` float64 (n,) as in DraftScores.
 
     ``degradation_prob`` float64 (n,) in [0, 1]: probability of being worse than the incumbent by a margin.
+    Candidates above ``skip_above`` are not worth measuring; 1 skips none. ``skip_basis`` says in one clause how
+    that threshold was found. ``kinship`` int32 (n, t): classes of each candidate, see `SelectionPool`.
     """
 
     scores: Float64Array
     degradation_prob: Float64Array
     model_version: str
     is_trained: bool
+    skip_above: float = 1.0
+    skip_basis: str = ""
+    kinship: NDArray[np.int32] | None = None
 
 
 @dataclass(frozen=True, slots=True)
