@@ -19,7 +19,7 @@ def extract_tasks(mod: object, target: str) -> tuple[TuningTask, ...]:
     from tvm.s_tir.meta_schedule import relax_integration
 
     extracted = relax_integration.extract_tasks(mod, make_target(target))
-    tasks = [_task(e.task_name, int(e.weight), e.dispatched[0], target) for e in extracted]
+    tasks = [task_of(e.task_name, int(e.weight), e.dispatched[0], target) for e in extracted]
     position = {name: i for i, name in reversed(list(enumerate(_called_kernels(mod))))}
     return tuple(sorted((t for t in tasks if t is not None), key=lambda task: position[task.name]))
 
@@ -73,7 +73,8 @@ def _called_kernels(mod: Any) -> list[str]:
     return names
 
 
-def _task(name: str, weight: int, mod: Any, target: str) -> TuningTask | None:
+def task_of(name: str, weight: int, mod: Any, target: str) -> TuningTask | None:
+    """A kernel alone in a module as a task for a canonical target; None if its shapes are not all numbers."""
     buffers = [param.ty for param in mod["main"].params]
     shapes = [[_number(axis) for axis in buffer.shape] for buffer in buffers]
     if any(axis is None for shape in shapes for axis in shape):

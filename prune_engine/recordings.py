@@ -1,0 +1,66 @@
+"""Recorded spaces: design spaces whose candidates were measured once, for experiments without the hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.space import DesignSpace
+from prune_engine.task import TuningTask
+from prune_engine.verdicts import Float64Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecordedSpace:
+    """A kernel's design space and what was measured of it.
+
+    ``batches`` has one batch per sketch of ``space``, in order and maybe empty, without equal rows.
+    ``run_secs[s]``, float64 (n,), belongs to ``batches[s]``: the median of a candidate's repeats, and of its
+    records where it has several; NaN where all of them failed. ``unmatched`` counts, by reason, the records
+    that stand for no candidate of the space.
+    """
+
+    name: str
+    task: TuningTask
+    space: DesignSpace
+    batches: tuple[CandidateBatch, ...]
+    run_secs: tuple[Float64Array, ...]
+    unmatched: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def n_unmatched(self) -> int:
+        """Records that stand for no candidate of the space."""
+        return sum(self.unmatched.values())
+
+    @property
+    def n_candidates(self) -> int:
+        """Distinct candidates recorded, the failed included."""
+        return sum(map(len, self.batches))
+
+    @property
+    def n_failed(self) -> int:
+        """Candidates that never ran."""
+        return int(sum(np.isnan(secs).sum() for secs in self.run_secs))
+
+    @property
+    def best_secs(self) -> float | None:
+        """The shortest recorded run time, None if every candidate failed."""
+        known = [float(np.nanmin(secs)) for secs in self.run_secs if not np.isnan(secs).all()]
+        return min(known, default=None)
+
+    @property
+    def median_secs(self) -> float | None:
+        """The median run time of the candidates that ran, None if every one failed."""
+        secs = np.concatenate([np.empty(0), *self.run_secs])
+        return None if np.isnan(secs).all() else float(np.nanmedian(secs))
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The recorded spaces of a database or table, and sentences on what of it could not be used."""
+
+    spaces: tuple[RecordedSpace, ...]
+    remarks: tuple[str, ...] = ()
