@@ -13,7 +13,8 @@ class EngineConfig(BaseModel):
     """Every option of the engine. Times in seconds, sizes in bytes.
 
     ``n_trials`` counts the measured candidates of the whole job, earlier runs on the same store included;
-    ``budget_secs`` counts this run alone. At least one of them should be set.
+    ``budget_secs`` counts this run alone. At least one of them should be set. ``prior`` is what a verifier starts
+    from: ``builtin`` models of other devices, ``none``, or the path of a model file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -33,6 +34,7 @@ class EngineConfig(BaseModel):
     draft_scorer: str | None = None
     verifier: str | None = "lightgbm.decisions"
     selector: str = "select.epsilon-greedy"
+    prior: str = "builtin"
     disabled_rules: tuple[str, ...] = ()
     blocked_plugins: tuple[str, ...] = ()
     plugin_files: tuple[Path, ...] = ()

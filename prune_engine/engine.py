@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from prune_engine.plugins import PluginHost
 from prune_engine.scheduler import GradientScheduler
 from prune_engine.space import DesignSpace
 from prune_engine.store.base import Store
-from prune_engine.strategies import Explorer, Strategy, Verifier
+from prune_engine.strategies import DraftScorer, Explorer, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
@@ -321,24 +322,30 @@ class Engine:
         state.add(measured)
 
     def _learn(self, state: TaskState, pairs: Sequence[tuple[Candidate, Measurement]]) -> None:
-        for batch, measurements in state.batches_of(pairs):
-            for learner in (self._strategies.explorer, self._strategies.verifier):
-                if learner is not None:
-                    self._teach(learner, batch, measurements)
+        """Teach the draft before the verifier, which may look at it, both of every sketch."""
+        scoring, strategies = self._pipeline.scoring, self._strategies
+        lessons = state.batches_of(pairs)
+        for learner in (strategies.draft_scorer, strategies.explorer, strategies.verifier):
+            for batch, measurements in lessons:
+                if isinstance(learner, DraftScorer):
+                    self._teach(learner, partial(learner.update, batch, measurements, self._profile))
+                elif isinstance(learner, Verifier):
+                    self._teach(learner, partial(learner.update, batch, measurements, scoring.context))
+                elif learner is not None:
+                    self._teach(learner, partial(learner.update, batch, measurements))
+            scoring.forget()
 
-    def _teach(
-        self, learner: Explorer | Verifier, batch: CandidateBatch, measurements: Sequence[Measurement]
-    ) -> None:
+    def _teach(self, learner: DraftScorer | Explorer | Verifier, lesson: Callable[[], None]) -> None:
         if learner.name in self._unteachable or not self._pipeline.is_active(learner):
             return
         try:
-            learner.update(batch, measurements)
+            lesson()
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._unteachable.add(learner.name)
-            if isinstance(learner, Verifier):  # what it believes is half learnt
-                self._pipeline.set_aside(learner, error)
-            else:  # an explorer that cannot learn can still propose
+            if isinstance(learner, Explorer):  # one that cannot learn can still propose
                 self._strategy_failed(learner, error)
+            else:  # what it believes is half learnt
+                self._pipeline.set_aside(learner, error)
 
     def _retire(self, state: TaskState) -> None:
         """Close a task that cannot or need not go on."""

@@ -23,6 +23,7 @@ from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pool import NOT_AUDITED, Auditee, Pool, joined
 from prune_engine.reasons import CandidateSymbols, reason_of
+from prune_engine.scoring import Scoring
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import DraftScorer, Rule, SelectionPool, Selector, Strategy, Verifier
 from prune_engine.survivors import Survivors
@@ -80,9 +81,10 @@ class Pipeline:
         """Order the rules: LEGALITY before HEURISTIC, then by declared order, then by name."""
         active = [rule for rule in rules if rule.name not in config.disabled_rules]
         self._rules = sorted(active, key=lambda r: (r.kind is RuleKind.HEURISTIC, r.order, r.name))
-        self._draft_scorer, self._verifier, self._selector = draft_scorer, verifier, selector
+        self._verifier, self._selector = verifier, selector
         self._profile, self._config, self._on_failure = profile, config, on_failure
         self._aside: set[str] = set()
+        self.scoring = Scoring(draft_scorer, verifier, profile, self.is_active, self.set_aside)
         #: (rule, task) -> reason and evidence of the first candidate it dropped.
         self._first_reasons: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
 
@@ -148,6 +150,7 @@ class Pipeline:
         pool = self._masked(batches, len(seeds), rng, verdicts, funnel)
         pool = self._drafted(pool, rng, verdicts, funnel)
         choice = _read_only(self._verified(pool, funnel))
+        self.scoring.forget()
         selection = self._selected(choice, k, rng, funnel)
         candidates = tuple(pool.candidate(i) for i in selection.indices)
         verdicts += self._kept(pool, choice, selection, candidates)
@@ -159,14 +162,10 @@ class Pipeline:
 
     def fitness(self, batch: CandidateBatch) -> Float64Array | None:
         """What an explorer may climb on: the trained verifier, else the draft, else None."""
-        if self._verifier and self.is_active(self._verifier):
-            try:
-                verify = contracts.check_verify(self._verifier.name, self._verifier.score(batch), len(batch))
-                if verify.is_trained:
-                    return verify.scores
-            except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-                self.set_aside(self._verifier, error)
-        return self._draft_scores(batch)
+        verify = self.scoring.verify(batch)
+        scores = verify.scores if verify is not None and verify.is_trained else self._draft_scores(batch)
+        self.scoring.forget()
+        return scores
 
     def judge(self, batch: CandidateBatch, funnel: Funnel) -> tuple[BoolArray, BoolArray]:
         """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
@@ -259,8 +258,8 @@ class Pipeline:
 
     def _drafted(self, pool: Pool, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel) -> Pool:
         """Stage 3: the best ``draft_size`` by draft score; audits and seeds always stay."""
-        scorer = self._draft_scorer
-        if scorer is None or not self.is_active(scorer) or len(pool) <= self._config.draft_size:
+        scorer = self.scoring.draft_scorer
+        if scorer is None or len(pool) <= self._config.draft_size:
             return pool
         started = time.perf_counter()
         scores = pool.score(self._draft_scores)
@@ -281,14 +280,8 @@ class Pipeline:
         return pool.audited(spared, (Stage.DRAFT, scorer.name)).take(kept)
 
     def _draft_scores(self, batch: CandidateBatch) -> Float64Array | None:
-        scorer = self._draft_scorer
-        if scorer is None or not self.is_active(scorer):
-            return None
-        try:
-            return contracts.check_draft(scorer.name, scorer.score(batch, self._profile), len(batch)).scores
-        except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            self.set_aside(scorer, error)
-            return None
+        draft = self.scoring.draft(batch)
+        return None if draft is None else draft.scores
 
     def _verified(self, pool: Pool, funnel: Funnel) -> SelectionPool:
         """Stage 4: scores and degradation probabilities; the draft's scores until there is a trained model."""
@@ -296,13 +289,8 @@ class Pipeline:
         degradations: list[Float64Array] = []
 
         def score(batch: CandidateBatch) -> Float64Array | None:
-            verifier = self._verifier
-            if verifier is None or not self.is_active(verifier):
-                return None
-            try:
-                result = contracts.check_verify(verifier.name, verifier.score(batch), len(batch))
-            except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-                self.set_aside(verifier, error)
+            result = self.scoring.verify(batch)
+            if result is None:
                 return None
             degradations.append(result.degradation_prob)
             return result.scores if result.is_trained else None

@@ -13,7 +13,7 @@ import numpy as np
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import ConfigError
 from prune_engine.measurement import Measurement
-from prune_engine.strategies import Verifier
+from prune_engine.strategies import ScoreContext, Verifier
 from prune_engine.verdicts import VerifyScores
 from prune_engine_lightgbm.features import decision_columns
 from prune_engine_lightgbm.model import TaskModel
@@ -36,7 +36,7 @@ class DecisionVerifier(Verifier):
         self._seed = seed
         self._tasks: dict[str, TaskModel] = {}
 
-    def score(self, batch: CandidateBatch) -> VerifyScores:
+    def score(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores:  # noqa: ARG002
         """Score a batch by the model of its task, fitted first if it has new rows (60 ms at 300 rows)."""
         model = self._tasks.get(batch.space.task.task_id)
         n = len(batch)
@@ -49,7 +49,12 @@ class DecisionVerifier(Verifier):
         probs = np.array([error.cdf(-_DEGRADATION_MARGIN - p) for p in predicted])
         return VerifyScores(np.exp2(predicted), probs, f"{_FORMAT}#{model.version}", is_trained=True)
 
-    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement]) -> None:
+    def update(
+        self,
+        batch: CandidateBatch,
+        measurements: Sequence[Measurement],
+        context: ScoreContext,  # noqa: ARG002 - it learns from decisions alone
+    ) -> None:
         """Add rows; the model is fitted when it is asked next, once for the batches of all sketches."""
         if not len(batch):
             return

@@ -66,10 +66,10 @@ class Judge(Verifier):
     def __init__(self, score: Callable[[CandidateBatch], Any]) -> None:
         self._score = score
 
-    def score(self, batch: CandidateBatch) -> Any:
+    def score(self, batch: CandidateBatch, context: object) -> Any:
         return self._score(batch)
 
-    def update(self, batch: object, measurements: object) -> None: ...
+    def update(self, batch: object, measurements: object, context: object) -> None: ...
 
     def save(self, path: object) -> None: ...
 

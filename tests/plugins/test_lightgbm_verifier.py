@@ -15,7 +15,7 @@ from prune_engine_lightgbm.verifier import DecisionVerifier
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import ConfigError
 from prune_engine.measurement import MeasureErrorKind, Measurement
-from prune_engine.testing import FakeWorkbench, make_batch, make_measurement, make_space, make_task
+from prune_engine.testing import FakeWorkbench, make_batch, make_context, make_measurement, make_space, make_task
 
 FAILED = MeasureErrorKind.CRASH
 
@@ -32,7 +32,7 @@ def ranks(values: np.ndarray) -> np.ndarray:
 def rank_correlation(verifier: DecisionVerifier, sketch: int = 1, seed: int = 77) -> float:
     unseen = make_batch(400, sketch=sketch, seed=seed)
     truth = -FakeWorkbench().true_latency_secs(unseen)
-    return float(np.corrcoef(ranks(verifier.score(unseen).scores), ranks(truth))[0, 1])
+    return float(np.corrcoef(ranks(verifier.score(unseen, make_context()).scores), ranks(truth))[0, 1])
 
 
 def test_registering_the_plugin_does_not_import_lightgbm() -> None:
@@ -42,13 +42,13 @@ import sys
 from prune_engine.config import EngineConfig
 from prune_engine.plugins import PluginHost
 from prune_engine.strategy_set import load_strategies
-from prune_engine.testing import make_batch
+from prune_engine.testing import make_batch, make_context
 config = EngineConfig()
 host = PluginHost(config)
 host.load()
 verifier = load_strategies(host, config).verifier
 assert verifier.name == "lightgbm.decisions"
-verifier.score(make_batch(5))
+verifier.score(make_batch(5), make_context())
 print(sorted({m.split(".")[0] for m in sys.modules} & {"lightgbm", "scipy", "sklearn", "pandas", "tvm"}))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
@@ -59,25 +59,25 @@ print(sorted({m.split(".")[0] for m in sys.modules} & {"lightgbm", "scipy", "skl
 def test_64_noisy_samples_teach_it_a_ranking(seed: int) -> None:
     verifier = DecisionVerifier(seed)
     batch = make_batch(64, sketch=1, seed=seed)
-    verifier.update(batch, measured(batch, noise=0.1))
+    verifier.update(batch, measured(batch, noise=0.1), make_context())
     assert rank_correlation(verifier) > 0.5
 
 
 def test_it_waits_for_16_samples_that_tell_something() -> None:
     verifier, batch = DecisionVerifier(), make_batch(16, sketch=1)
-    verifier.update(batch.take(np.arange(15)), measured(batch)[:15])
-    assert not verifier.score(batch).is_trained
-    verifier.update(batch.take(np.arange(15, 16)), measured(batch)[15:])
-    assert verifier.score(batch).is_trained
-    assert verifier.score(batch.take(np.arange(0))).is_trained
+    verifier.update(batch.take(np.arange(15)), measured(batch)[:15], make_context())
+    assert not verifier.score(batch, make_context()).is_trained
+    verifier.update(batch.take(np.arange(15, 16)), measured(batch)[15:], make_context())
+    assert verifier.score(batch, make_context()).is_trained
+    assert verifier.score(batch.take(np.arange(0)), make_context()).is_trained
 
 
 def test_only_failures_teach_nothing_but_failures_count_later() -> None:
     verifier, bad, good = DecisionVerifier(), make_batch(40, seed=1), make_batch(40, seed=2)
-    verifier.update(bad, [make_measurement(f"b{i}", error=FAILED) for i in range(40)])
-    assert not verifier.score(bad).is_trained
-    verifier.update(good, measured(good))
-    scores = verifier.score(good).scores, verifier.score(bad).scores
+    verifier.update(bad, [make_measurement(f"b{i}", error=FAILED) for i in range(40)], make_context())
+    assert not verifier.score(bad, make_context()).is_trained
+    verifier.update(good, measured(good), make_context())
+    scores = verifier.score(good, make_context()).scores, verifier.score(bad, make_context()).scores
     assert np.median(scores[0]) > np.median(scores[1])
 
 
@@ -88,9 +88,12 @@ def test_a_failing_region_is_learnt() -> None:
         make_measurement(f"c{i}", error=FAILED) if failed else m
         for i, (m, failed) in enumerate(zip(measured(batch), fails, strict=True))
     ]
-    verifier.update(batch, measurements)
+    verifier.update(batch, measurements, make_context())
     unseen = make_batch(400, seed=9)
-    scores, probs = verifier.score(unseen).scores, verifier.score(unseen).degradation_prob
+    scores, probs = (
+        verifier.score(unseen, make_context()).scores,
+        verifier.score(unseen, make_context()).degradation_prob,
+    )
     bad = unseen.indices[:, 3] == 3
     assert np.median(scores[bad]) < 0.3 * np.median(scores[~bad])
     assert np.median(probs[bad]) > 0.9
@@ -98,24 +101,24 @@ def test_a_failing_region_is_learnt() -> None:
 
 def test_constant_labels_are_survived() -> None:
     verifier, batch = DecisionVerifier(), make_batch(64)
-    verifier.update(batch, [make_measurement(f"c{i}", 1e-3) for i in range(64)])
-    np.testing.assert_allclose(verifier.score(batch).scores, 1.0, rtol=0.05)
+    verifier.update(batch, [make_measurement(f"c{i}", 1e-3) for i in range(64)], make_context())
+    np.testing.assert_allclose(verifier.score(batch, make_context()).scores, 1.0, rtol=0.05)
 
 
 def test_duplicates_and_contradictions_are_survived() -> None:
     verifier, batch = DecisionVerifier(), make_batch(64, sketch=1)
     same = batch.take(np.zeros(64, dtype=np.int64))
-    verifier.update(same, [make_measurement(f"c{i}", 1e-3 * (1 + i % 2)) for i in range(64)])
+    verifier.update(same, [make_measurement(f"c{i}", 1e-3 * (1 + i % 2)) for i in range(64)], make_context())
     for _ in range(3):
-        verifier.update(batch, measured(batch))
+        verifier.update(batch, measured(batch), make_context())
     assert rank_correlation(verifier) > 0.5
 
 
 def test_a_latency_of_zero_is_survived() -> None:
     """A clock too coarse for a tiny kernel."""
     verifier, batch = DecisionVerifier(), make_batch(32)
-    verifier.update(batch, [make_measurement("zero", 0.0), *measured(batch)[1:]])
-    assert verifier.score(batch).is_trained
+    verifier.update(batch, [make_measurement("zero", 0.0), *measured(batch)[1:]], make_context())
+    assert verifier.score(batch, make_context()).is_trained
 
 
 def test_censored_samples_count_as_slow() -> None:
@@ -127,6 +130,7 @@ def test_censored_samples_count_as_slow() -> None:
             make_measurement(m.candidate_id, m.run_secs, is_censored=(m.latency_secs or 1.0) > 1.3 * best, stage=1)
             for m in measured(batch)
         ],
+        make_context(),
     )
     assert rank_correlation(verifier) > 0.5
 
@@ -138,9 +142,9 @@ def test_the_degradation_probability_is_calibrated_by_its_own_errors() -> None:
         verifier = DecisionVerifier()
         for seed in range(8):
             batch = make_batch(48, seed=seed)
-            verifier.update(batch, measured(batch, noise=noise))
-            verifier.score(batch)
-        probs = verifier.score(make_batch(300, seed=99)).degradation_prob
+            verifier.update(batch, measured(batch, noise=noise), make_context())
+            verifier.score(batch, make_context())
+        probs = verifier.score(make_batch(300, seed=99), make_context()).degradation_prob
         spread[noise] = float(np.mean(np.minimum(probs, 1 - probs)))
     assert spread[0.0] < spread[20.0]
 
@@ -155,19 +159,19 @@ def test_one_fit_per_round(monkeypatch: pytest.MonkeyPatch) -> None:
     batches = [make_batch(40, sketch=s) for s in (0, 1)]
     for n_rounds in (1, 2):
         for batch in batches:
-            verifier.update(batch, measured(batch))
+            verifier.update(batch, measured(batch), make_context())
         for batch in batches:
-            verifier.score(batch)
+            verifier.score(batch, make_context())
         assert len(n_trained) == n_rounds
 
 
 def test_unequal_lengths_are_refused_and_change_nothing() -> None:
     verifier, batch = DecisionVerifier(), make_batch(40)
-    verifier.update(batch, measured(batch))
-    before = verifier.score(batch).scores
+    verifier.update(batch, measured(batch), make_context())
+    before = verifier.score(batch, make_context()).scores
     with pytest.raises(ValueError, match="other lengths"):
-        verifier.update(batch, measured(batch)[:-1])
-    np.testing.assert_array_equal(verifier.score(batch).scores, before)
+        verifier.update(batch, measured(batch)[:-1], make_context())
+    np.testing.assert_array_equal(verifier.score(batch, make_context()).scores, before)
 
 
 def test_seed_decides() -> None:
@@ -175,31 +179,32 @@ def test_seed_decides() -> None:
     scores = []
     for seed in (1, 1, 2):
         verifier = DecisionVerifier(seed)
-        verifier.update(batch, measured(batch))
-        scores.append(verifier.score(batch).scores)
+        verifier.update(batch, measured(batch), make_context())
+        scores.append(verifier.score(batch, make_context()).scores)
     np.testing.assert_array_equal(scores[0], scores[1])
     assert (scores[0] != scores[2]).any()
 
 
 def test_deterministic_across_processes(tmp_path: Path) -> None:
     batch, verifier = make_batch(60, sketch=1), DecisionVerifier()
-    verifier.update(batch, measured(batch))
+    verifier.update(batch, measured(batch), make_context())
     verifier.save(tmp_path / "model")
     script = (
         "import sys; from pathlib import Path; from prune_engine_lightgbm.verifier import DecisionVerifier;"
-        "from prune_engine.testing import make_batch; v = DecisionVerifier(); v.load(Path(sys.argv[1]));"
-        "print(v.score(make_batch(60, sketch=1)).scores.tobytes().hex())"
+        "from prune_engine.testing import make_batch, make_context;"
+        "v = DecisionVerifier(); v.load(Path(sys.argv[1]));"
+        "print(v.score(make_batch(60, sketch=1), make_context()).scores.tobytes().hex())"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "model")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == verifier.score(batch).scores.tobytes().hex()
+    assert done.stdout.strip() == verifier.score(batch, make_context()).scores.tobytes().hex()
 
 
 def saved(tmp_path: Path) -> Path:
     verifier, file = DecisionVerifier(), tmp_path / "model"
     for sketch in (0, 1):
         batch = make_batch(20, sketch=sketch)
-        verifier.update(batch, [make_measurement("bad", error=FAILED), *measured(batch)[1:]])
+        verifier.update(batch, [make_measurement("bad", error=FAILED), *measured(batch)[1:]], make_context())
     verifier.save(file)
     return file
 
@@ -209,21 +214,23 @@ def test_a_loaded_model_goes_on_learning(tmp_path: Path) -> None:
     file = saved(tmp_path)
     for each in (verifier, twin):
         each.load(file)
-        each.update(batch, measured(batch))
-    np.testing.assert_array_equal(verifier.score(batch).scores, twin.score(batch).scores)
+        each.update(batch, measured(batch), make_context())
+    np.testing.assert_array_equal(
+        verifier.score(batch, make_context()).scores, twin.score(batch, make_context()).scores
+    )
     assert rank_correlation(verifier) > 0.3
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.9, 0.999])
 def test_a_truncated_file_is_refused_and_what_was_learnt_stays(tmp_path: Path, share: float) -> None:
     file, batch, verifier = saved(tmp_path), make_batch(40), DecisionVerifier()
-    verifier.update(batch, measured(batch))
-    before = verifier.score(batch).scores
+    verifier.update(batch, measured(batch), make_context())
+    before = verifier.score(batch, make_context()).scores
     content = file.read_bytes()
     file.write_bytes(content[: int(share * len(content))])
     with pytest.raises(ConfigError, match="not a model of this verifier"):
         verifier.load(file)
-    np.testing.assert_array_equal(verifier.score(batch).scores, before)
+    np.testing.assert_array_equal(verifier.score(batch, make_context()).scores, before)
 
 
 def broken(content: dict[str, object], how: str) -> object:

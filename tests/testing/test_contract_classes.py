@@ -25,6 +25,7 @@ from prune_engine.strategies import (
     Fitness,
     Rule,
     ScheduleTransfer,
+    ScoreContext,
     SelectionPool,
     Selector,
     Verifier,
@@ -41,6 +42,7 @@ from prune_engine.testing import (
     SelectorContract,
     VerifierContract,
     make_batch,
+    make_context,
     make_profile,
     make_space,
     make_task,
@@ -94,13 +96,13 @@ class MemoryVerifier(Verifier):
     def key(self, batch: CandidateBatch, row: int) -> str:
         return f"{batch.space.task.task_id}/{batch.sketch.index}/{batch.indices[row, 3]}"
 
-    def score(self, batch: CandidateBatch) -> VerifyScores:
+    def score(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores:
         means = {k: float(np.mean(v)) for k, v in self.seen.items()}
         overall = float(np.mean(list(means.values()))) if means else 1.0
         scores = np.array([means.get(self.key(batch, i), overall) for i in range(len(batch))])
         return VerifyScores(scores, np.zeros(len(batch)), "1", is_trained=bool(means))
 
-    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement]) -> None:
+    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], context: ScoreContext) -> None:
         for i, measurement in enumerate(measurements):
             secs = measurement.latency_secs
             self.seen.setdefault(self.key(batch, i), []).append(1e-3 / secs if secs else 0.0)
@@ -267,7 +269,7 @@ VERIFIERS: list[tuple[str, object]] = [
     ("test_untrained_says_so", broken(MemoryVerifier, "score", lambda v, *_: replace(v, is_trained=True))),
     (
         "test_untrained_says_so",
-        broken(MemoryVerifier, "score", lambda v, b: replace(v, scores=np.arange(len(b)) * 1.0)),
+        broken(MemoryVerifier, "score", lambda v, b, *_: replace(v, scores=np.arange(len(b)) * 1.0)),
     ),
     (
         "test_trained_scores_keep_the_contract",
@@ -283,14 +285,14 @@ VERIFIERS: list[tuple[str, object]] = [
         "test_same_data_same_scores",
         broken(MemoryVerifier, "score", lambda v, *_: replace(v, scores=v.scores + next(COUNTER))),
     ),
-    ("test_survives_poor_data", broken(MemoryVerifier, "update", lambda _, b, m: m[0])),
+    ("test_survives_poor_data", broken(MemoryVerifier, "update", lambda _, b, m, *__: m[0])),
     (
         "test_tasks_do_not_mix",
-        broken(MemoryVerifier, "update", lambda _, b, m: {"matmul": 0}[b.space.task.name]),
+        broken(MemoryVerifier, "update", lambda _, b, m, *__: {"matmul": 0}[b.space.task.name]),
     ),
     ("test_save_and_load", broken(MemoryVerifier, "save", lambda _, path: path.write_text("{'acme': {}}"))),
     ("test_refuses_another_file", type("V", (MemoryVerifier,), {"load": lambda self, path: None})()),
-    ("test_inputs_are_not_changed", broken(MemoryVerifier, "update", lambda _, b, m: spoil(b.indices))),
+    ("test_inputs_are_not_changed", broken(MemoryVerifier, "update", lambda _, b, m, *__: spoil(b.indices))),
 ]
 SELECTORS: list[tuple[str, object]] = [
     ("test_name", type("S", (TopSelector,), {"name": "x y.z"})()),
@@ -387,6 +389,7 @@ def test_breach_is_caught(
         "space": copy.deepcopy(make_space(make_task(shape=(64, 48, 32)))),
         "source": make_space(make_task("source")),
         "profile": make_profile(),
+        "context": make_context(),
         "symbols": {},
         "fitness": None,
         "tmp_path": tmp_path,
