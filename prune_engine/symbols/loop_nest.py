@@ -146,6 +146,8 @@ class Statement:
     #: How many of the loops, from outside, are shared with the statement before it in the program.
     n_shared_with_previous: int = 0
     annotations: dict[str, object] = field(default_factory=dict)
+    #: How many of its operations call a library's function (an exponential), which takes as long as tens of others.
+    call_count: int = 0
 
     @property
     def instances(self) -> Expr:

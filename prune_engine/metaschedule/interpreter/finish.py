@@ -54,10 +54,10 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
         previous = around
     nest = LoopNest(tuple(statements), buffers, as_expr(0), is_canonical, tuple(_pipelines(done.tree)))
     reasons = refusals(done, nest, limits) if limits is not None else {}
-    unsure = as_expr(0)
+    unsure = refused = as_expr(0)
     for block in done.tree.blocks():
         unsure = either(unsure, block.is_unsure)
-    refused = as_expr(0)
+        refused = either(refused, block.is_dynamic)
     for condition in reasons.values():
         refused = either(refused, condition)
     shared = laid_out_bytes(done.tree, nest) if limits is not None else None
@@ -147,6 +147,7 @@ def _statement(
         tile=tile_of(block, is_init=role is Role.INIT),
         n_shared_with_previous=n_shared + first if n_shared else 0,
         annotations={k: v for k, v in block.annotations.items() if isinstance(v, (int, str))},
+        call_count=0 if role is Role.INIT else block.call_count,
     )
 
 

@@ -31,6 +31,7 @@ def compute_inline(tree: Tree, block: BlockNode) -> None:
             for inlined in block.reads:
                 _add_read(reads, _through(inlined, bindings, consumer, read.count))
             consumer.flop_count += read.count * block.flop_count
+            consumer.call_count += read.count * block.call_count
         consumer.reads = reads
         consumer.is_copy = consumer.is_copy and block.is_copy
     tree.remove(block)
@@ -61,6 +62,7 @@ def reverse_compute_inline(tree: Tree, block: BlockNode) -> None:
         if access.buffer is not made.buffer:
             _add_read(reads, _through(access, bindings, producer, 1))
     producer.flop_count += block.flop_count
+    producer.call_count += block.call_count
     producer.reads = reads
     producer.writes = [_through(access, bindings, producer, 1) for access in block.writes]
     producer.is_copy = producer.is_copy and block.is_copy

@@ -26,6 +26,28 @@ from prune_engine.symbols.expr import as_expr
 
 #: Nodes of a block's body that count as one operation per instance (TVM's per-store features count the same).
 _OPERATIONS = frozenset(("Add", "Sub", "Mul", "Div", "Min", "Max"))
+#: Calls that are an instruction, or none at all: all others (exp, tanh, erf, pow) run a function's worth of them.
+_INSTRUCTIONS = frozenset(
+    [
+        "if_then_else",
+        "likely",
+        "sqrt",
+        "fabs",
+        "floor",
+        "ceil",
+        "trunc",
+        "round",
+        "nearbyint",
+        "fma",
+        "reinterpret",
+        "shift_left",
+        "shift_right",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "bitwise_not",
+    ]
+)
 #: What an element read from a buffer is called, in one version of TVM or another.
 
 
@@ -88,7 +110,7 @@ def _own_nest(block: TirBlock, buffers: _Buffers) -> Node:
         elif it.extent != 1:
             raise NotInterpretedError(f"block {block.name!r}: variable {it.name} does not follow one loop")
         iters.append(node)
-    flop_count, loads = _operations(block)
+    flop_count, call_count, loads = _operations(block)
     node_block = BlockNode(
         block.name,
         iters,
@@ -98,6 +120,7 @@ def _own_nest(block: TirBlock, buffers: _Buffers) -> Node:
         flop_count,
         is_copy=flop_count == 0 and not block.has_init and _is_copy(block),
         annotations=dict(block.annotations),
+        call_count=call_count,
     )
     inner: Node = node_block
     for loop in reversed(loops):
@@ -192,12 +215,12 @@ def _iterator(expression: Any, kind: str, iters: list[IterNode]) -> IterNode | N
     return made
 
 
-def _operations(block: TirBlock) -> tuple[int, dict[int, int]]:
-    """Arithmetic operations of one instance, and how often each buffer is loaded."""
+def _operations(block: TirBlock) -> tuple[int, int, dict[int, int]]:
+    """Arithmetic operations of one instance, how many of them call a function, how often each buffer is loaded."""
     body = block.node.block.body
     if type(body).__name__ != "BufferStore":
         raise NotInterpretedError(f"block {block.name!r} holds more than one store")
-    flop_count, loads = 0, dict[int, int]()
+    flop_count, call_count, loads = 0, 0, dict[int, int]()
     stack = [body.value]
     while stack:
         root = stack.pop()
@@ -207,10 +230,12 @@ def _operations(block: TirBlock) -> tuple[int, dict[int, int]]:
                 key = int(node.source.__chandle__())
                 loads[key] = loads.get(key, 0) + 1
             elif kind == "Call":
-                flop_count += 0 if str(getattr(node.op, "name", "")).endswith("if_then_else") else 1
+                name = str(getattr(node.op, "name", "")).rpartition(".")[2]
+                flop_count += name != "if_then_else"
+                call_count += name not in _INSTRUCTIONS
             elif kind in _OPERATIONS and not _is_index(node):
                 flop_count += 1
-    return flop_count, loads
+    return flop_count, call_count, loads
 
 
 def _is_index(node: Any) -> bool:

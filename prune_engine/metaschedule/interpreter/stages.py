@@ -110,6 +110,7 @@ def _partial_block(
         True,
         block.flop_count,
         annotations=dict(block.annotations),
+        call_count=block.call_count,
     )
 
 
@@ -123,7 +124,7 @@ def _keep_final_sum(tree: Tree, block: BlockNode, loop: LoopNode, axis: int, par
     indices.insert(axis, IndexNode(((made, 1),)))
     block.iters = [made, *spatial]
     block.reads = [AccessNode(partial, tuple(indices))]
-    block.flop_count = 1
+    block.flop_count, block.call_count = 1, 0
     for other in loops_of(block):
         if other in used:
             continue

@@ -6,6 +6,7 @@ from collections.abc import Iterator as Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from prune_engine.symbols.evaluate import TableValues
 from prune_engine.symbols.expr import ZERO, Expr, as_expr, both, either, negate, product
 from prune_engine.symbols.loop_nest import LoopKind
 
@@ -161,8 +162,10 @@ class BlockNode:
     flop_count: int
     is_copy: bool = False
     annotations: dict[str, Any] = field(default_factory=dict)
+    call_count: int = 0
     parent: LoopNode | None = None
-    #: 1 where it cannot be told whether TVM finds constant extents for its loops.
+    #: 1 where TVM finds no constant extent for one of its loops, and where it cannot be told whether it does.
+    is_dynamic: Expr = ZERO
     is_unsure: Expr = ZERO
     #: Of a blockized block: what is inside, in loops of its own.
     inner: BlockNode | None = None
@@ -186,6 +189,8 @@ class Tree:
 
     def __init__(self, roots: list[Node], buffers: list[BufferNode]) -> None:
         self.roots, self.buffers = roots, buffers
+        #: The sketch's choice tables, where what is read is to be exact.
+        self.tables: TableValues | None = None
 
     def blocks(self) -> list[BlockNode]:
         """All blocks in program order."""
