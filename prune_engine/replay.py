@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +14,7 @@ from prune_engine.engine import Engine
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult
-from prune_engine.measurement import Measurement
+from prune_engine.measurement import MeasuredCandidate, Measurement
 from prune_engine.plugins import PluginHost
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay_workbench import ReplayCurve, ReplayWorkbench
@@ -25,10 +25,14 @@ from prune_engine.strategies import Explorer, Fitness
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a replayed run achieved: the engine's result, and a curve for each task."""
+    """What a replayed run achieved: the engine's result, a curve for each task, and what each round measured.
+
+    ``rounds`` is by task id.
+    """
 
     run: RunResult
     curves: tuple[ReplayCurve, ...]
+    rounds: Mapping[str, Sequence[Sequence[MeasuredCandidate]]]
 
 
 def replay(
@@ -58,7 +62,7 @@ def replay(
     workbench = ReplayWorkbench(recorded, profile_digest=profile.digest(), n_threads=n_threads)
     engine = Engine(config, workbench, store, profile, host=host, observer=observer, should_stop=should_stop)
     run = engine.run([space.task for space in recorded])
-    return Replay(run, tuple(workbench.curve(space.task) for space in recorded))
+    return Replay(run, tuple(workbench.curve(space.task) for space in recorded), workbench.measured)
 
 
 class RecordedExplorer(Explorer):

@@ -27,6 +27,7 @@ from prune_engine.verdicts import Float64Array
 _STOP_RATIOS = (3.0, 1.3)
 #: Repeats of a comparison; a recording has one number, so they are equal.
 _N_REPEATS = 5
+_FAILED = MeasureError(MeasureErrorKind.RUN_ERROR, "it failed when it was recorded")
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,10 @@ class ReplayWorkbench:
         secs = np.array([np.nan if one is None else one for one in latencies], dtype=np.float64)
         assert space.best_secs is not None, "checked when it was taken in"
         return ReplayCurve(space.name, task.task_id, space.best_secs, secs, tuple(map(len, batches)))
+
+    def measurement(self, candidate: Candidate, run_secs: float) -> Measurement:
+        """A full measurement of so many seconds, NaN for a failure."""
+        return self._measurement(candidate.candidate_id, _FAILED if np.isnan(run_secs) else float(run_secs), None)
 
     def _look_up(self, space: DesignSpace, candidate: Candidate) -> float | MeasureError:
         rows = rows_of(space.sketches[candidate.sketch_index], candidate.decisions)

@@ -23,6 +23,8 @@ CORE_LIBRARIES = {"numpy", "pluggy", "pydantic", "pydantic_core", "yaml"}
 CORE_EXCEPTIONS = {
     # The folder for a user's own profiles is each platform's own affair; imported when it is looked for.
     "prune_engine/hardware/registry.py": {"platformdirs"},
+    # Rank correlation with ties; imported when a ranking is judged.
+    "prune_engine/ranking.py": {"scipy"},
 }
 PLUGIN_LIBRARIES = {"numpy"}
 OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}}
