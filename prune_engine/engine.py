@@ -32,7 +32,7 @@ from prune_engine.strategies import DraftScorer, Explorer, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
-from prune_engine.verdicts import Float64Array, Outcome, Stage, Verdict
+from prune_engine.verdicts import Outcome, Stage, Verdict
 
 #: Rounds in a row without a new candidate after which a space counts as exhausted.
 _MAX_BARREN_ROUNDS = 3
@@ -282,12 +282,8 @@ class Engine:
         space = state.space
         assert space is not None, "only open tasks get here"
 
-        def fitness(batch: CandidateBatch) -> Float64Array:
-            scores = self._pipeline.fitness(batch)
-            return np.ones(len(batch)) if scores is None else scores
-
         try:
-            batches = explorer.propose(space, self._config.explore_size, fitness, self._rng)
+            batches = explorer.propose(space, self._config.explore_size, self._pipeline.fitness, self._rng)
             return contracts.check_batches(explorer.name, batches, space)
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             # Nothing can go on without an explorer; it may still manage the spaces of other tasks.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.candidates import Candidate, CandidateBatch
-from prune_engine.verdicts import BoolArray, Float64Array, Stage
+from prune_engine.verdicts import BoolArray, Stage
+
+T = TypeVar("T", bound=np.generic)
 
 #: Stage and name of a strategy whose drops are audited.
 Auditee = tuple[Stage, str]
@@ -72,29 +75,36 @@ class Pool:
         audits[positions] = len(self.auditees)
         return replace(self, audits=audits, auditees=(*self.auditees, auditee))
 
-    def score(self, score: Callable[[CandidateBatch], Float64Array | None]) -> Float64Array | None:
-        """Score batch by batch, float64 (n,) in pool order; None as soon as one batch has no scores."""
-        scores = np.empty(len(self))
-        for number in np.unique(self.owners):
-            here = self.owners == number
-            part = score(self.batches[number].take(self.rows[here]))
-            if part is None:
-                return None
-            scores[here] = part
-        return scores
+    def column(self, parts: Sequence[NDArray[T]]) -> NDArray[T]:
+        """What ``parts[b]``, (rows of batch b, ...), say of each position, (n, ...)."""
+        starts = np.cumsum([0, *map(len, parts)])
+        column: NDArray[T] = np.concatenate(parts)[starts[self.owners] + self.rows]
+        return column
+
+    def compact(self) -> Pool:
+        """The same pool with batches that hold nothing else, in the order of the batches."""
+        order = np.lexsort((self.rows, self.owners))
+        owners, rows = self.owners[order], self.rows[order]
+        kept = [rows[owners == number] for number in range(len(self.batches))]
+        batches = tuple(b.take(r) for b, r in zip(self.batches, kept, strict=True))
+        return replace(self.take(order), batches=batches, rows=_numbered(batches))
 
 
 def joined(
     batches: Sequence[CandidateBatch],
-    kept: Sequence[NDArray[np.int64]],
     audits: Sequence[NDArray[np.int64]],
     n_seeds: int,
     auditees: Sequence[Auditee],
 ) -> Pool:
-    """Make a pool of the rows ``kept[b]`` of each batch; the first ``n_seeds`` batches are seeds."""
+    """Make a pool of whole batches; ``audits`` as in Pool, batch by batch. The first ``n_seeds`` are seeds."""
     if not batches:
         return Pool.empty()
-    owners = np.repeat(np.arange(len(batches)), [len(rows) for rows in kept])
+    owners = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
     return Pool(
-        tuple(batches), owners, np.concatenate(kept), np.concatenate(audits), owners < n_seeds, tuple(auditees)
+        tuple(batches), owners, _numbered(batches), np.concatenate(audits), owners < n_seeds, tuple(auditees)
     )
+
+
+def _numbered(batches: Sequence[CandidateBatch]) -> NDArray[np.int64]:
+    """The row numbers of one batch after the other."""
+    return np.concatenate([np.arange(len(batch), dtype=np.int64) for batch in batches])

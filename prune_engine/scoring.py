@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
+
+import numpy as np
 
 from prune_engine import contracts
 from prune_engine.candidates import CandidateBatch
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.strategies import DraftScorer, ScoreContext, Strategy, Verifier
-from prune_engine.verdicts import DraftScores, VerifyScores
+from prune_engine.standing import Standing
+from prune_engine.strategies import DraftScorer, ScoreContext, Verifier
+from prune_engine.verdicts import DraftScores, Float64Array, VerifyScores
 
 
 class Scoring:
@@ -23,27 +26,28 @@ class Scoring:
         draft_scorer: DraftScorer | None,
         verifier: Verifier | None,
         profile: HardwareProfile,
-        is_active: Callable[[Strategy], bool],
-        set_aside: Callable[[Strategy, BaseException], None],
+        standing: Standing,
     ) -> None:
-        """Take the strategies; ``is_active`` and ``set_aside`` say and decide which of them are still used."""
+        """Take the strategies; ``standing`` says which of them are still used."""
         self._draft_scorer, self._verifier, self._profile = draft_scorer, verifier, profile
-        self._is_active, self._set_aside = is_active, set_aside
+        self._standing = standing
         self.context = ScoreContext(profile, self.draft)
         #: Drafts in flight, by the identity of their batch, which is kept alive beside.
         self._drafts: dict[int, tuple[CandidateBatch, DraftScores]] = {}
+        #: The usual score of readable candidates, by task: what an explorer takes those for that cannot be read.
+        self._usual: dict[str, float] = {}
 
     @property
     def draft_scorer(self) -> DraftScorer | None:
         """The draft, as long as it has not failed."""
         scorer = self._draft_scorer
-        return scorer if scorer is not None and self._is_active(scorer) else None
+        return scorer if scorer is not None and self._standing.is_active(scorer) else None
 
     @property
     def verifier(self) -> Verifier | None:
         """The verifier, as long as it has not failed."""
         verifier = self._verifier
-        return verifier if verifier is not None and self._is_active(verifier) else None
+        return verifier if verifier is not None and self._standing.is_active(verifier) else None
 
     def draft(self, batch: CandidateBatch) -> DraftScores | None:
         """The draft's scores of a batch; None without a draft, or if it failed."""
@@ -55,9 +59,9 @@ class Scoring:
         try:
             scores = contracts.check_draft(scorer.name, scorer.score(batch, self._profile), len(batch))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            self._set_aside(scorer, error)
+            self._standing.set_aside(scorer, error)
             return None
-        self.remember(batch, scores)
+        self._drafts[id(batch)] = batch, scores
         return scores
 
     def verify(self, batch: CandidateBatch) -> VerifyScores | None:
@@ -68,13 +72,47 @@ class Scoring:
         try:
             return contracts.check_verify(verifier.name, verifier.score(batch, self.context), len(batch))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            self._set_aside(verifier, error)
+            self._standing.set_aside(verifier, error)
             return None
 
-    def remember(self, batch: CandidateBatch, scores: DraftScores) -> None:
-        """Keep the draft of a batch."""
-        self._drafts[id(batch)] = batch, scores
+    def fitness(self, batch: CandidateBatch) -> Float64Array:
+        """What to climb on, float64 (n,): the trained verifier's scores, else the draft's, else 1."""
+        verified = self.verify(batch)
+        if verified is not None and verified.is_trained:
+            return verified.scores
+        draft = self.draft(batch)
+        if draft is None:
+            return np.ones(len(batch))
+        task_id = batch.space.task.task_id
+        if batch.is_opaque and draft.latency_secs is None:  # as good as the usual candidate of the other sketches
+            return np.full(len(batch), self._usual.get(task_id, 1.0))
+        if len(batch):
+            self._usual[task_id] = float(np.median(draft.scores))
+        return draft.scores
 
     def forget(self) -> None:
         """Drop the drafts that are kept: their batches are done with, or the draft was calibrated anew."""
         self._drafts.clear()
+
+
+def comparable(drafts: Sequence[DraftScores], batches: Sequence[CandidateBatch]) -> Float64Array | None:
+    """The scores of several batches one after the other, float64 (n,); None if they are all equal.
+
+    Where a sketch could not be read and the draft knows no latency, its scores are no measure beside those of the
+    others. Such candidates are spread evenly over the others' scores, in the order of their own, so that as large
+    a share of them is among the best as among all.
+    """
+    unsaid = np.concatenate(
+        [np.full(len(b), b.is_opaque and d.latency_secs is None) for b, d in zip(batches, drafts, strict=True)]
+        or [np.empty(0, dtype=np.bool_)]
+    )
+    scores = np.concatenate([d.scores for d in drafts] or [np.empty(0)])
+    if not len(scores) or scores.min() == scores.max():
+        return None
+    if unsaid.any() and not unsaid.all():
+        n = int(unsaid.sum())
+        order = np.argsort(scores[unsaid], kind="stable")
+        spread = np.empty(n)
+        spread[order] = np.quantile(scores[~unsaid], (np.arange(n) + 0.5) / n)
+        scores[unsaid] = spread
+    return scores

@@ -141,12 +141,15 @@ def test_a_failing_selector_is_replaced_by_the_best_by_score(select: Any) -> Non
     assert_adds_up(result)
 
 
-def test_fitness_is_none_without_a_judge() -> None:
+def test_fitness_without_a_judge_is_what_the_rules_say() -> None:
     untrained = Judge(lambda b: VerifyScores(np.ones(len(b)), np.zeros(len(b)), "v", False))
-    assert pipeline(verifier=untrained)[0].fitness(make_batch(5)) is None
-    failing = pipeline(verifier=Judge(raiser))
-    assert failing[0].fitness(make_batch(5)) is None
-    assert failing[0].fitness(make_batch(5)) is None
+    rule = MaskRule("acme.guess", lambda b: b.indices[:, 3] > 0)
+    batch = make_batch(50)
+    kept = (batch.indices[:, 3] > 0).astype(float)
+    np.testing.assert_array_equal(pipeline(rule, verifier=untrained)[0].fitness(batch), kept)
+    failing = pipeline(rule, verifier=Judge(raiser))
+    for _ in range(2):
+        np.testing.assert_array_equal(failing[0].fitness(batch), kept)
     assert len(failing[1]) == 1
 
 

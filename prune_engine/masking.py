@@ -1,0 +1,178 @@
+"""Stages 1 and 2: what the rules cut out of the choice tables, and which candidates they drop."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine import contracts
+from prune_engine.candidates import CandidateBatch
+from prune_engine.config import EngineConfig
+from prune_engine.contracts import STRATEGY_FAILURES
+from prune_engine.funnel import Funnel, FunnelStep
+from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.pool import NOT_AUDITED, Auditee, Pool, joined
+from prune_engine.reasons import CandidateSymbols, reason_of
+from prune_engine.space import DesignSpace
+from prune_engine.standing import Standing
+from prune_engine.strategies import Rule
+from prune_engine.survivors import Survivors
+from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage, Verdict
+
+
+class Masking:
+    """The rules in the engine's order: LEGALITY before HEURISTIC, then by declared order, then by name.
+
+    It remembers the reason each rule gave for its first drop of each task: verdicts of one reason add up in a
+    store, so a count has one reason for the whole run.
+    """
+
+    def __init__(
+        self, rules: Sequence[Rule], profile: HardwareProfile, config: EngineConfig, standing: Standing
+    ) -> None:
+        """Order the rules, without those that the options disable."""
+        active = [rule for rule in rules if rule.name not in config.disabled_rules]
+        self._rules = sorted(active, key=lambda r: (r.kind is RuleKind.HEURISTIC, r.order, r.name))
+        self._profile, self._config, self._standing = profile, config, standing
+        #: (rule, task) -> reason and evidence of the first candidate it dropped.
+        self._first_reasons: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
+
+    @property
+    def heuristics(self) -> frozenset[str]:
+        """The names of the rules that are guesses."""
+        return frozenset(rule.name for rule in self._rules if rule.kind is RuleKind.HEURISTIC)
+
+    def restrict(self, space: DesignSpace, funnel: Funnel | None = None) -> tuple[DesignSpace, tuple[Verdict, ...]]:
+        """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something.
+
+        ``funnel`` is given a step for each rule that overrides ``restrict``.
+        """
+        verdicts: list[Verdict] = []
+        for rule in filter(self._standing.is_active, self._rules):
+            if type(rule).restrict is Rule.restrict:
+                continue
+            started = time.perf_counter()
+            try:
+                cut = rule.restrict(space, self._profile)
+                smaller = space
+                if cut is not None:
+                    smaller = space.restrict(contracts.check_restriction(rule.name, cut, space))
+            except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
+                self._standing.set_aside(rule, error)
+                continue
+            seconds = time.perf_counter() - started
+            if funnel is not None:
+                step = FunnelStep(Stage.TASK_SPACE, rule.name, space.size, smaller.size, seconds, rule.kind)
+                funnel.add(step)
+            if smaller.size < space.size:
+                evidence = {"size_before": float(space.size), "size_after": float(smaller.size)}
+                dropped = min(space.size - smaller.size, 2**62)
+                reason, _ = self._reason(rule, {})
+                verdicts.append(
+                    Verdict(Stage.TASK_SPACE, rule.name, Outcome.DROPPED, reason, dropped, None, evidence)
+                )
+            space = smaller
+        return space, tuple(verdicts)
+
+    def judge(self, batch: CandidateBatch, funnel: Funnel | None = None) -> tuple[BoolArray, BoolArray]:
+        """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
+
+        ``funnel`` is given a step for each rule that masks and had anything left to judge.
+        """
+        alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
+        legal = alive
+        for rule in self._used(batch):
+            n_in = int(alive.sum())
+            if not n_in:
+                break
+            started = time.perf_counter()
+            alive = alive & ~self._dropped_by(rule, survivors, alive)
+            took = time.perf_counter() - started
+            if funnel is not None:
+                funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), took, rule.kind))
+            legal = alive if rule.kind is RuleKind.LEGALITY else legal
+        return legal, alive
+
+    def mask(
+        self,
+        batches: Sequence[CandidateBatch],
+        n_seeds: int,
+        rng: np.random.Generator,
+        verdicts: list[Verdict],
+        funnel: Funnel,
+    ) -> Pool:
+        """Stage 2: the first ``n_seeds`` batches are seeds, which pass heuristics, never a LEGALITY rule."""
+        kept: list[CandidateBatch] = []
+        audits: list[NDArray[np.int64]] = []
+        n_dropped: Counter[str] = Counter()
+        auditees: list[Auditee] = [(Stage.RULE, rule.name) for rule in self._rules]
+        for number, batch in enumerate(batches):
+            alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
+            audit = np.full(len(batch), NOT_AUDITED)
+            for rule in self._used(batch):
+                is_guess = rule.kind is RuleKind.HEURISTIC
+                n_in = int(alive.sum())
+                if not n_in or (number < n_seeds and is_guess):
+                    continue
+                started = time.perf_counter()
+                dropped = self._dropped_by(rule, survivors, alive)
+                seconds = time.perf_counter() - started
+                alive &= ~dropped
+                n_out, n_audits = int(alive.sum()), 0
+                if n_out < n_in:
+                    self._remember_reason(rule, batch, int(dropped.argmax()))
+                if is_guess and n_out < n_in:  # a share of what a guess drops is measured all the same
+                    spared = dropped & (rng.random(len(batch)) < self._config.audit_fraction)
+                    audit[spared] = auditees.index((Stage.RULE, rule.name))
+                    dropped &= ~spared
+                    n_audits = int(spared.sum())
+                n_dropped[rule.name] += int(dropped.sum())
+                funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, n_out, seconds, rule.kind, n_audits))
+            rows = np.flatnonzero(alive | (audit != NOT_AUDITED))
+            kept.append(batch if len(rows) == len(batch) else batch.take(rows))
+            audits.append(audit[rows])
+        for name, n in n_dropped.items():
+            if n:
+                reason, evidence = self._first_reasons[name, batches[0].space.task.task_id]
+                verdicts.append(Verdict(Stage.RULE, name, Outcome.DROPPED, reason, n, None, evidence))
+        return joined(kept, audits, n_seeds, auditees)
+
+    def why_dropped(self, rule_name: str, batch: CandidateBatch, row: int) -> tuple[str, dict[str, float]] | None:
+        """The reason and the evidence of a rule for a candidate; None if there is no such rule."""
+        for rule in self._rules:
+            if rule.name == rule_name:
+                return self._reason(rule, CandidateSymbols(batch, row))
+        return None
+
+    def _used(self, batch: CandidateBatch) -> list[Rule]:
+        """The rules that mask candidates of this batch's task."""
+        task_id = batch.space.task.task_id
+        masking = [rule for rule in self._rules if type(rule).mask is not Rule.mask]
+        return [rule for rule in masking if self._standing.is_used(rule, task_id)]
+
+    def _remember_reason(self, rule: Rule, batch: CandidateBatch, row: int) -> None:
+        """Note why a rule dropped a candidate, if it is the first of the task that it drops."""
+        key = rule.name, batch.space.task.task_id
+        if key not in self._first_reasons:
+            self._first_reasons[key] = self._reason(rule, CandidateSymbols(batch, row))
+
+    def _reason(self, rule: Rule, symbols: Mapping[str, float]) -> tuple[str, dict[str, float]]:
+        """A rule's reason and what it read, or just its name if it cannot say: its mask holds all the same."""
+        try:
+            return reason_of(rule, symbols, self._profile)
+        except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
+            self._standing.on_failure(rule, error)
+            return rule.name, {}
+
+    def _dropped_by(self, rule: Rule, survivors: Survivors, alive: BoolArray) -> BoolArray:
+        part = survivors.narrow(alive)
+        try:
+            mask = contracts.check_mask(rule.name, rule.mask(part, self._profile), len(part))
+        except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
+            self._standing.set_aside(rule, error)
+            return np.zeros(len(alive), dtype=np.bool_)
+        return alive & ~survivors.spread(mask)

@@ -1,0 +1,194 @@
+"""Stages 3 and 4: the draft list, and what the verifier thinks worth measuring of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.config import EngineConfig
+from prune_engine.funnel import Funnel, FunnelStep
+from prune_engine.pool import Pool
+from prune_engine.scoring import Scoring, comparable
+from prune_engine.space import Int32Array
+from prune_engine.strategies import SelectionPool
+from prune_engine.verdicts import DraftScores, Float64Array, Outcome, Stage, Verdict, VerifyScores
+
+T = TypeVar("T")
+
+#: The verifier helps to make the draft list of pools up to so many lists long; it is slower than the draft.
+_MAX_VERIFIED_LISTS = 16
+#: Share of a round that is measured, as audits, of candidates none of which the verifier thinks worth it.
+_HOPELESS_SHARE = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Shortlist:
+    """What is left for the selector: ``choice`` has a row for each position of ``pool``.
+
+    ``drafts[b]`` is what the draft said of batch b, None without a draft. ``is_hopeless`` says that the verifier
+    thinks nothing of what reached it worth measuring: what is left are audits of it, and of other strategies.
+    """
+
+    pool: Pool
+    choice: SelectionPool
+    drafts: tuple[DraftScores, ...] | None
+    is_hopeless: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Scores:
+    """By position; None where nobody can say. ``verified[b]`` is the trained verifier's view of batch b."""
+
+    drafts: tuple[DraftScores, ...] | None
+    draft: Float64Array | None
+    verified: tuple[VerifyScores, ...] | None
+
+
+class Shortlister:
+    """Asks the draft and the verifier about a pool, and drops what they think little of."""
+
+    def __init__(self, scoring: Scoring, config: EngineConfig) -> None:
+        self._scoring, self._config = scoring, config
+
+    def shorten(
+        self, pool: Pool, k: int, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel
+    ) -> Shortlist:
+        """Stages 3 and 4 on a compact pool of which ``k`` are to be chosen; audits and seeds always stay."""
+        pool, scores = self._drafted(pool, rng, verdicts, funnel)
+        return self._verified(pool, scores, k, rng, verdicts, funnel)
+
+    def _drafted(
+        self, pool: Pool, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel
+    ) -> tuple[Pool, _Scores]:
+        """Stage 3: the best ``draft_size`` by draft score, or by what a trained verifier says if that is better.
+
+        An explorer climbs on the trained verifier, so a list by the draft alone would lose what it found.
+        """
+        started = time.perf_counter()
+        size, n = self._config.draft_size, len(pool)
+        helps = n <= _MAX_VERIFIED_LISTS * size
+        scores = self._scores(pool, verify=helps)
+        scorer = self._scoring.draft_scorer
+        if scorer is None or scores.draft is None or n <= size:
+            return pool, scores if helps else self._scores(pool)
+        exempt = pool.is_audit | pool.is_seed
+        rank = _ranks(np.where(exempt, np.inf, scores.draft))
+        if scores.verified is not None:
+            rank = np.minimum(rank, _ranks(np.where(exempt, np.inf, _score(pool, scores.verified))))
+        ranked = np.argsort(rank, kind="stable")
+        size = max(size, int(exempt.sum()))
+        dropped = ranked[size:]
+        spared = dropped[rng.random(len(dropped)) < self._config.audit_fraction]
+        if len(dropped) > len(spared):
+            reason, n_cut = "below the draft list", len(dropped) - len(spared)
+            verdicts.append(Verdict(Stage.DRAFT, scorer.name, Outcome.DROPPED, reason, n_cut))
+        kept = np.sort(np.concatenate([ranked[:size], spared]))
+        seconds = time.perf_counter() - started
+        n_out = len(kept) - len(spared)
+        funnel.add(FunnelStep(Stage.DRAFT, scorer.name, n, n_out, seconds, n_audits=len(spared)))
+        listed = pool.audited(spared, (Stage.DRAFT, scorer.name)).take(kept)
+        if helps:
+            return listed, _Scores(scores.drafts, scores.draft[kept], scores.verified)
+        listed = listed.compact()
+        return listed, self._scores(listed)
+
+    def _scores(self, pool: Pool, *, verify: bool = True) -> _Scores:
+        """What both say of the batches of a compact pool."""
+        drafts = _all([self._scoring.draft(batch) for batch in pool.batches])
+        draft = None if drafts is None else comparable(drafts, pool.batches)
+        if not verify or self._scoring.verifier is None:
+            return _Scores(drafts, draft, None)
+        verified = _all([self._scoring.verify(batch) for batch in pool.batches])
+        if verified is not None and not all(v.is_trained for v in verified):
+            verified = None
+        return _Scores(drafts, draft, verified)
+
+    def _verified(
+        self, pool: Pool, scores: _Scores, k: int, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel
+    ) -> Shortlist:
+        """Stage 4: drop what is probably no gain; the draft's scores stand in until there is a trained model."""
+        started = time.perf_counter()
+        verifier, n = self._scoring.verifier, len(pool)
+        if scores.verified is None or verifier is None or not n:
+            if verifier is not None:
+                seconds = time.perf_counter() - started
+                funnel.add(FunnelStep(Stage.VERIFY, verifier.name, n, n, seconds))
+            return Shortlist(pool, _choice(pool, scores), scores.drafts, is_hopeless=False)
+        probs = pool.column([v.degradation_prob for v in scores.verified])
+        skip_above = pool.column([np.full(len(v.scores), v.skip_above) for v in scores.verified])
+        exempt = pool.is_audit | pool.is_seed
+        skipped = (probs > skip_above) & ~exempt
+        spared = skipped & (rng.random(n) < self._config.audit_fraction)
+        is_hopeless = bool(skipped.any()) and not (~exempt & ~skipped).any() and not pool.is_seed.any()
+        if is_hopeless:
+            # If the verifier is right this costs a part of a round; if it is wrong its best guesses show it.
+            ranked = np.argsort(np.where(skipped, -_score(pool, scores.verified), np.inf), kind="stable")
+            spared[ranked[: min(int(skipped.sum()), max(1, round(_HOPELESS_SHARE * k)))]] = True
+        cut = skipped & ~spared
+        if cut.any():
+            basis = next((v.skip_basis for v in scores.verified if v.skip_basis), "")
+            reason = "probably slower than the best" + (f"; the threshold: {basis}" if basis else "")
+            evidence = {"skip_above": float(skip_above[cut].max()), "lowest_prob": float(probs[cut].min())}
+            verdicts.append(
+                Verdict(Stage.VERIFY, verifier.name, Outcome.DROPPED, reason, int(cut.sum()), None, evidence)
+            )
+        seconds = time.perf_counter() - started
+        n_out, n_audits = n - int(skipped.sum()), int(spared.sum())
+        funnel.add(FunnelStep(Stage.VERIFY, verifier.name, n, n_out, seconds, n_audits=n_audits))
+        kept = np.flatnonzero(~cut)
+        left = pool.audited(np.flatnonzero(spared), (Stage.VERIFY, verifier.name)).take(kept)
+        draft = None if scores.draft is None else scores.draft[kept]
+        rest = _Scores(scores.drafts, draft, scores.verified)
+        return Shortlist(left, _choice(left, rest), scores.drafts, is_hopeless)
+
+
+def _choice(pool: Pool, scores: _Scores) -> SelectionPool:
+    """What the selector is given, read-only: the verifier's scores, else the draft's, else none that tell."""
+    n, verified = len(pool), scores.verified
+    values, probs, kinship = scores.draft, None, None
+    if verified is not None and n:
+        values, probs = _score(pool, verified), pool.column([v.degradation_prob for v in verified])
+        kinship = _kinship(pool, verified)
+    is_trained = values is not None and n > 0
+    choice = SelectionPool(
+        scores=np.ones(n) if values is None else values,
+        degradation_prob=np.zeros(n) if probs is None else probs,
+        is_audit=pool.is_audit,
+        is_seed=pool.is_seed.copy(),
+        is_trained=is_trained,
+        kinship=kinship,
+    )
+    for array in (choice.scores, choice.degradation_prob, choice.is_audit, choice.is_seed, choice.kinship):
+        if array is not None:
+            array.flags.writeable = False
+    return choice
+
+
+def _score(pool: Pool, verified: Sequence[VerifyScores]) -> Float64Array:
+    return pool.column([v.scores for v in verified])
+
+
+def _kinship(pool: Pool, verified: Sequence[VerifyScores]) -> Int32Array | None:
+    """The classes of all candidates, if every batch has them and of the same trees."""
+    parts = [v.kinship for v in verified if v.kinship is not None]
+    if len(parts) < len(verified) or len({part.shape[1] for part in parts}) != 1:
+        return None
+    return pool.column(parts)
+
+
+def _ranks(scores: Float64Array) -> NDArray[np.int64]:
+    """The place of each score, 0 for the best, int64 (n,)."""
+    ranks = np.empty(len(scores), dtype=np.int64)
+    ranks[np.argsort(-scores, kind="stable")] = np.arange(len(scores))
+    return ranks
+
+
+def _all(parts: Sequence[T | None]) -> tuple[T, ...] | None:
+    """The parts if all of them are there, else None."""
+    there = tuple(part for part in parts if part is not None)
+    return there if len(there) == len(parts) else None

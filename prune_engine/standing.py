@@ -1,0 +1,36 @@
+"""Which strategies are still used: one that failed is set aside for the run, a rule may be off for one task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prune_engine.strategies import Rule, Strategy
+
+#: Told of a strategy that raised; may raise itself to stop the run.
+OnFailure = Callable[[Strategy, BaseException], None]
+
+
+class Standing:
+    """What the stages ask before they ask a strategy."""
+
+    def __init__(self, on_failure: OnFailure) -> None:
+        self.on_failure = on_failure
+        self._aside: set[str] = set()
+        self._off: set[tuple[str, str]] = set()
+
+    def is_active(self, strategy: Strategy) -> bool:
+        """Whether a strategy is still used: it never failed."""
+        return strategy.name not in self._aside
+
+    def set_aside(self, strategy: Strategy, error: BaseException) -> None:
+        """Use a strategy no more in this run, and report why."""
+        self._aside.add(strategy.name)
+        self.on_failure(strategy, error)
+
+    def is_used(self, rule: Rule, task_id: str) -> bool:
+        """Whether a rule judges candidates of a task."""
+        return rule.name not in self._aside and (rule.name, task_id) not in self._off
+
+    def switch_off(self, rule_name: str, task_id: str) -> None:
+        """Let a rule judge no more candidates of a task."""
+        self._off.add((rule_name, task_id))
