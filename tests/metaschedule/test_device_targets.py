@@ -121,7 +121,7 @@ def test_profile_that_lacks_a_limit_says_which(tmp_path: Path) -> None:
         ("nvidia/nvidia-a100", "nvidia-a100-sxm-80gb"),
         ("cuda/a100-40gb", "nvidia-a100-sxm-40gb"),
         ("nvidia/tesla-k80", "nvidia-tesla-k80"),
-        ("cuda/rtx-3090", None),
+        ("cuda/rtx-3080", None),
         ("llvm", None),
     ],
 )
