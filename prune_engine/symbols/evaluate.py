@@ -29,6 +29,8 @@ class TableValues:
             elif expr.op == "part":
                 variable, number = expr.payload
                 known = self._tables[variable][:, number].astype(np.int64)
+            elif expr.op == "rows":
+                known = np.array(expr.payload[1:], dtype=np.int64)
             else:
                 known = np.asarray(OPERATIONS[expr.op](*(self.of(arg) for arg in expr.args)))
             known.flags.writeable = False
@@ -89,7 +91,7 @@ def numbers(exprs: Sequence[Expr], tables: TableValues, row: Int32Array) -> list
         if expr not in known:
             if expr.constant is not None:
                 known[expr] = expr.constant
-            elif expr.op == "part":
+            elif expr.op in ("part", "rows"):
                 known[expr] = int(tables.of(expr)[row[expr.payload[0]]])
             elif expr.op == "where":
                 condition, then, otherwise = expr.args

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, Union
 
 import numpy as np
@@ -26,7 +26,8 @@ class Expr:
     """One integer expression. Immutable; equal expressions are identical objects.
 
     ``op`` is ``const`` (``payload`` the number), ``part`` (``payload`` the variable and the part of its
-    table) or the name of an operation in OPERATIONS. Comparisons give 0 or 1.
+    table), ``rows`` (the variable and the value for each row of its table) or the name of an operation in
+    OPERATIONS. Comparisons give 0 or 1.
     """
 
     __slots__ = ("__weakref__", "args", "constant", "op", "payload", "variables")
@@ -48,7 +49,9 @@ class Expr:
         self = object.__new__(cls)
         self.op, self.args, self.payload = op, args, payload
         self.constant = payload[0] if op == "const" else None
-        self.variables = payload[:1] if op == "part" else tuple(sorted({v for a in args for v in a.variables}))
+        self.variables = (
+            payload[:1] if op in ("part", "rows") else tuple(sorted({v for a in args for v in a.variables}))
+        )
         _INTERNED[key] = self
         return self
 
@@ -63,6 +66,8 @@ class Expr:
             return str(self.payload[0])
         if self.op == "part":
             return f"v{self.payload[0]}[{self.payload[1]}]"
+        if self.op == "rows":
+            return f"rows(v{self.payload[0]})"
         if self.op in _SYMBOLS:
             return "(" + f" {_SYMBOLS[self.op]} ".join(map(repr, self.args)) + ")"
         return f"{self.op}({', '.join(map(repr, self.args))})"
@@ -109,6 +114,13 @@ def as_expr(value: ExprLike) -> Expr:
 def part(variable: int, number: int) -> Expr:
     """Part ``number`` of the choice of variable ``variable``."""
     return Expr("part", (), (variable, number))
+
+
+def per_row(variable: int, values: Sequence[int]) -> Expr:
+    """A number for each row of a variable's choice table."""
+    if len(set(values)) == 1:
+        return as_expr(values[0])
+    return Expr("rows", (), (variable, *values))
 
 
 def ceildiv(a: ExprLike, b: ExprLike) -> Expr:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from prune_engine.metaschedule.interpreter.dynamic import dynamic_extent
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
-from prune_engine.metaschedule.interpreter.spans import digit_span, is_unsure
+from prune_engine.metaschedule.interpreter.spans import digit_span
 from prune_engine.metaschedule.interpreter.tree import (
+    CONSTANT,
     AccessNode,
     BlockNode,
     DigitNode,
+    Dynamic,
     IndexNode,
     IterNode,
     LoopNode,
@@ -25,6 +28,7 @@ from prune_engine.metaschedule.interpreter.tree import (
     loops_of,
     plain,
 )
+from prune_engine.symbols.evaluate import TableValues
 from prune_engine.symbols.expr import (
     ZERO,
     Expr,
@@ -54,8 +58,8 @@ class Interval:
     extent: Expr
     #: Whether it is known to lie in the dimension, wherever it moves.
     is_inside: bool = False
-    #: 1 where it cannot be told whether TVM finds a constant extent.
-    is_unsure: Expr = ZERO
+    #: Where TVM finds no constant extent.
+    dynamic: Dynamic = CONSTANT
 
 
 def compute_at(tree: Tree, block: BlockNode, loop: LoopNode, *, is_reverse: bool, index: int = -1) -> None:
@@ -68,7 +72,7 @@ def compute_at(tree: Tree, block: BlockNode, loop: LoopNode, *, is_reverse: bool
     domains: dict[IterNode, Interval] = {}
     for access in provided:
         needed = [
-            _interval_box(other, needed_access, loop, relax_threads=not is_reverse)
+            box_of(needed_access, _varying(other, needed_access, loop, is_reverse=is_reverse), tree.tables)
             for other in inside
             for needed_access in (other.writes if is_reverse else other.reads)
             if needed_access.buffer is access.buffer
@@ -111,15 +115,17 @@ def _position(loop: LoopNode, inside: list[BlockNode], *, is_reverse: bool, inde
     )
 
 
-def _interval_box(block: BlockNode, access: AccessNode, loop: LoopNode, *, relax_threads: bool) -> list[Interval]:
-    """What a block touches of a buffer while the loops inside ``loop`` run, per dimension."""
-    return box_of(access, varying_loops(block, loop, access.buffer.scope if relax_threads else None))
+def _varying(block: BlockNode, access: AccessNode, loop: LoopNode, *, is_reverse: bool) -> set[LoopNode]:
+    return varying_loops(block, loop, None if is_reverse else access.buffer.scope)
 
 
-def box_of(access: AccessNode, varying: set[LoopNode]) -> list[Interval]:
-    """What an access touches while the loops in ``varying`` run, per dimension."""
+def box_of(access: AccessNode, varying: set[LoopNode], tables: TableValues | None = None) -> list[Interval]:
+    """What an access touches while the loops in ``varying`` run, per dimension.
+
+    With the sketch's ``tables`` also where TVM finds no constant extent.
+    """
     return [
-        _interval(index, varying, size)
+        _interval(index, varying, size, tables)
         for index, size in zip(physical(access), physical_shape(access.buffer), strict=True)
     ]
 
@@ -144,7 +150,7 @@ def is_shared_among(scope: str, kind: LoopKind) -> bool:
     return rank <= (0 if kind in (LoopKind.BLOCK_X, LoopKind.BLOCK_Y, LoopKind.BLOCK_Z) else 1)
 
 
-def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Interval:
+def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr, tables: TableValues | None) -> Interval:
     if index.coefficients is None or any(it.is_lost for it, _ in index.coefficients):
         return Interval((), as_expr(0), as_expr(size))
     base: list[tuple[int, TermNode]] = []
@@ -165,10 +171,8 @@ def _interval(index: IndexNode, varying: set[LoopNode], size: int | Expr) -> Int
     is_inside = _is_inside(index, as_expr(size))
     if len(index.coefficients) == 1 and index.coefficients[0][1] == index.width:  # whole tiles
         return Interval(tuple(base), low, inner * index.width, is_inside)
-    unsure = ZERO
-    for it, _ in index.coefficients:
-        unsure = either(unsure, is_unsure(it, varying))
-    return Interval(tuple(base), low, steps + index.width, is_inside, unsure)
+    dynamic = CONSTANT if tables is None else dynamic_extent(index, varying, tables)
+    return Interval(tuple(base), low, steps + index.width, is_inside, dynamic)
 
 
 def _is_inside(index: IndexNode, size: Expr) -> bool:
@@ -241,8 +245,9 @@ def union(intervals: list[Interval]) -> Interval:
         if _same_base(first, other):
             low = minimum(first.low, other.low)
             end = maximum(first.extent + (first.low - low), other.extent + (other.low - low))
-            unsure = either(first.is_unsure, other.is_unsure)
-            first = Interval(first.base, low, end, first.is_inside and other.is_inside, unsure)
+            first = Interval(
+                first.base, low, end, first.is_inside and other.is_inside, first.dynamic.joined(other.dynamic)
+            )
         elif not first.base or not other.base:
             still, moving = (other, first) if first.base else (first, other)
             inside = both(
@@ -285,7 +290,7 @@ def _rebind(block: BlockNode, domains: dict[IterNode, Interval]) -> list[LoopNod
     for number, it in enumerate(block.real_iters):
         interval = domains.get(it, Interval((), as_expr(0), it.extent))
         extent, offset, covers = _clipped(interval, it)
-        block.is_unsure = either(block.is_unsure, interval.is_unsure)
+        block.dynamic = block.dynamic.joined(interval.dynamic)
         it.stays_inside = interval.is_inside
         loop = LoopNode(f"ax{number}", extent)
         terms = [*_scaled(interval.base), plain(loop)]

@@ -56,8 +56,8 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
     reasons = refusals(done, nest, limits) if limits is not None else {}
     unsure = refused = as_expr(0)
     for block in done.tree.blocks():
-        unsure = either(unsure, block.is_unsure)
-        refused = either(refused, block.is_dynamic)
+        unsure = either(unsure, block.dynamic.is_unsure)
+        refused = either(refused, block.dynamic.is_certain)
     for condition in reasons.values():
         refused = either(refused, condition)
     shared = laid_out_bytes(done.tree, nest) if limits is not None else None

@@ -123,7 +123,9 @@ class InterpretedSketch:
         return step.inner[location]
 
     def _step(self, taken: tuple[int, ...], known: tuple[Expr, ...] = ()) -> _Step:
-        runner = TraceRunner(copied(self._tree), taken, known)
+        tree = copied(self._tree)
+        tree.tables = self._tables
+        runner = TraceRunner(tree, taken, known)
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:

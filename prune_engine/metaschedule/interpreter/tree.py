@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator as Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Final
 
 from prune_engine.symbols.evaluate import TableValues
 from prune_engine.symbols.expr import ZERO, Expr, as_expr, both, either, negate, product
@@ -164,9 +164,8 @@ class BlockNode:
     annotations: dict[str, Any] = field(default_factory=dict)
     call_count: int = 0
     parent: LoopNode | None = None
-    #: 1 where TVM finds no constant extent for one of its loops, and where it cannot be told whether it does.
-    is_dynamic: Expr = ZERO
-    is_unsure: Expr = ZERO
+    #: Where TVM finds no constant extent for one of its loops.
+    dynamic: Dynamic = field(default_factory=lambda: CONSTANT)
     #: Of a blockized block: what is inside, in loops of its own.
     inner: BlockNode | None = None
 
@@ -179,6 +178,22 @@ class BlockNode:
     def is_spatial(self) -> bool:
         """Whether no block variable is a reduction."""
         return not any(it.is_reduction for it in self.real_iters)
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """1 where an extent is no constant for TVM, and 1 where that cannot be told."""
+
+    is_certain: Expr = ZERO
+    is_unsure: Expr = ZERO
+
+    def joined(self, other: Dynamic) -> Dynamic:
+        """Of two extents together."""
+        return Dynamic(either(self.is_certain, other.is_certain), either(self.is_unsure, other.is_unsure))
+
+
+#: Of an extent that is a constant for TVM.
+CONSTANT: Final = Dynamic()
 
 
 Node = LoopNode | BlockNode

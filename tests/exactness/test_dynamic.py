@@ -1,0 +1,94 @@
+"""Where TVM finds no constant extent for a loop it refuses a candidate: all of these are foretold, and no others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from kits.oracle import Oracle, case, random_batch
+
+from prune_engine.candidates import CandidateBatch, rows_of
+from prune_engine.metaschedule.interpreter.dynamic import dynamic_extent
+from prune_engine.metaschedule.interpreter.tree import IndexNode, IterNode, LoopNode, TermNode, plain, whole
+from prune_engine.metaschedule.materialise import Materialiser
+from prune_engine.metaschedule.targets import resolve_target
+from prune_engine.metaschedule.workloads.loading import load_tasks
+from prune_engine.space import Sketch, Variable, VariableKind
+from prune_engine.symbols.evaluate import TableValues
+from prune_engine.symbols.expr import as_expr, part
+from prune_engine.symbols.structure import nest_column
+
+
+def refused(batch: CandidateBatch) -> list[bool]:
+    """What is foretold; nothing may be left open."""
+    assert not nest_column(batch, "test.is_unsure", lambda nest: nest.is_unsure).any()
+    column = nest_column(batch, "test.is_refused", lambda nest: nest.is_refused)
+    return [bool(x) for x in column]
+
+
+def test_windows_split_across_their_rows() -> None:
+    (task,) = load_tasks("avg_pool2d:1x8x14x14,3x3,s2,p1", resolve_target("llvm", 4))
+    space, oracle = Materialiser(task, seed=0).design_space(), Oracle(task)
+    n_refused = n_split = 0
+    for sketch in space.sketches[1:]:
+        assert sketch.nests is not None
+        batch = random_batch(space, sketch, 300)
+        batch = batch.take(sketch.nests.canonical(batch.indices))
+        batch = batch.take(np.arange(min(len(batch), 40)))
+        for row, is_refused in enumerate(refused(batch)):
+            decisions = batch.candidate(row).decisions
+            assert oracle.realise(sketch, decisions).is_legal is not is_refused, decisions
+            n_refused += is_refused
+            n_split += decisions[0] == (3, 3)
+    assert n_split > n_refused > 0
+
+
+@pytest.mark.parametrize(
+    ("channels", "location", "is_refused"),
+    [
+        pytest.param((8, 2, 2, 4), 16, True, id="two-loops-outside"),
+        pytest.param((8, 2, 2, 4), 6, False, id="at-a-loop-above"),
+        pytest.param((16, 1, 2, 4), 16, False, id="one-loop-outside"),
+        pytest.param((2, 2, 2, 16), 16, False, id="within-a-group"),
+        pytest.param((1, 2, 4, 16), 16, False, id="one-loop-of-groups"),
+    ],
+)
+def test_groups_of_channels(channels: tuple[int, ...], location: int, is_refused: bool) -> None:
+    space, oracle = case("conv_grouped", "llvm")
+    sketch = space.sketches[2]
+    decisions = (
+        *((1, 1, 1, 1), channels, (2, 7, 2, 1), (1, 1, 14, 2)),
+        *((1, 32), (1, 3), (1, 3), (512,), (location,)),
+    )
+    built = oracle.realise(sketch, decisions)
+    assert not built.is_repaired
+    assert built.is_legal is not is_refused
+    rows = rows_of(sketch, decisions)
+    assert rows is not None
+    assert refused(CandidateBatch(space, sketch, rows[None])) == [is_refused]
+
+
+def quotient(outer: LoopNode, inner: LoopNode) -> IndexNode:
+    over = (whole(outer, inner.extent), whole(inner))
+    term = TermNode(as_expr(1), over, as_expr(1), as_expr(3))
+    return IndexNode(((IterNode("x % 3", as_expr(3), False, [term], is_virtual=True), 1),))
+
+
+def test_a_remainder_of_loops_of_two_tiles_is_left_open() -> None:
+    tables = [np.array(t, dtype=np.int32) for t in ([[1, 9], [3, 3], [9, 1]], [[1], [3]])]
+    variables = [Variable.of(f"v{n}", VariableKind.TILE, t) for n, t in enumerate(tables)]
+    values = TableValues(Sketch(0, "two", tuple(variables)))
+    outer, inner, other = (LoopNode("a", part(0, 0)), LoopNode("b", part(0, 1)), LoopNode("c", part(1, 0)))
+    # The loop that moves outside is the innermost: TVM takes the remainder's last value for that of this loop.
+    one_tile = dynamic_extent(quotient(outer, inner), {outer}, values)
+    assert values.of(one_tile.is_certain).tolist() == [0, 1, 0]
+    assert one_tile.is_unsure.constant == 0
+    two_tiles = dynamic_extent(quotient(outer, other), {outer}, values)
+    assert two_tiles.is_certain.constant == 0
+    assert two_tiles.is_unsure.variables == (0, 1)
+
+
+def test_a_loop_is_no_remainder() -> None:
+    values = TableValues(Sketch(0, "none", ()))
+    loop = LoopNode("a", as_expr(3))
+    index = IndexNode(((IterNode("x", as_expr(3), False, [plain(loop)], is_virtual=True), 1),))
+    assert dynamic_extent(index, {loop}, values).is_certain.constant == 0
