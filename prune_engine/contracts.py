@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import PluginContractError
@@ -38,31 +40,39 @@ def check_restriction(strategy: str, restriction: object, space: DesignSpace) ->
 
 
 def check_draft(strategy: str, scores: object, n: int) -> DraftScores:
-    """A draft: scores float64 (n,), finite, >= 0; every other column of length n."""
+    """A draft: scores float64 (n,), finite, >= 0; latencies > 0, penalties in (0, 1]; all columns of length n."""
     if not isinstance(scores, DraftScores):
         raise _error(strategy, "score", scores, "DraftScores")
     _check_scores(strategy, scores.scores, n)
-    columns = {**scores.symbols, **scores.penalties}
+    for name, symbol in scores.symbols.items():
+        _check_numbers(strategy, f"symbol {name}", symbol, n)
+    for name, penalty in scores.penalties.items():
+        _check_numbers(strategy, f"penalty {name}", penalty, n)
+        _check_range(strategy, f"penalty {name}", penalty, (penalty > 0) & (penalty <= 1), "values in (0, 1]")
     if scores.latency_secs is not None:
-        columns["latency_secs"] = scores.latency_secs
-    for name, column in columns.items():
-        if not isinstance(column, np.ndarray) or column.shape != (n,):
-            raise _error(strategy, name, column, f"({n},)")
+        _check_numbers(strategy, "latency_secs", scores.latency_secs, n, np.dtype(np.float64))
+        secs = scores.latency_secs
+        _check_range(strategy, "latency_secs", secs, (secs > 0) & np.isfinite(secs), "finite values > 0")
     return scores
 
 
 def check_verify(strategy: str, scores: object, n: int) -> VerifyScores:
-    """A verifier's scores: float64 (n,), finite, >= 0; probabilities in [0, 1]."""
+    """A verifier's scores: float64 (n,), finite, >= 0; probabilities in [0, 1]; kinship int32 (n, t)."""
     if not isinstance(scores, VerifyScores):
         raise _error(strategy, "score", scores, "VerifyScores")
     _check_scores(strategy, scores.scores, n)
     probs = scores.degradation_prob
-    if not isinstance(probs, np.ndarray) or probs.shape != (n,) or probs.dtype != np.float64:
-        raise _error(strategy, "degradation_prob", probs, f"float64 ({n},)")
-    if n and not ((probs >= 0) & (probs <= 1)).all():
-        raise _error(
-            strategy, "degradation_prob", f"values from {probs.min()} to {probs.max()}", "values in [0, 1]"
-        )
+    _check_numbers(strategy, "degradation_prob", probs, n, np.dtype(np.float64))
+    _check_range(strategy, "degradation_prob", probs, (probs >= 0) & (probs <= 1), "values in [0, 1]")
+    if not isinstance(scores.skip_above, float | int) or not 0 <= scores.skip_above <= 1:
+        raise _error(strategy, "skip_above", repr(scores.skip_above), "a number in [0, 1]")
+    if not isinstance(scores.skip_basis, str) or "\n" in scores.skip_basis:
+        raise _error(strategy, "skip_basis", repr(scores.skip_basis), "a line of text")
+    kinship = scores.kinship
+    if kinship is not None and not (
+        isinstance(kinship, np.ndarray) and kinship.dtype == np.int32 and kinship.ndim == 2 and len(kinship) == n
+    ):
+        raise _error(strategy, "kinship", kinship, f"int32 ({n}, t) or None")
     return scores
 
 
@@ -119,6 +129,18 @@ def _check_scores(strategy: str, scores: object, n: int) -> None:
         raise _error(strategy, "score", scores, f"float64 ({n},)")
     if not np.isfinite(scores).all() or (scores < 0).any():
         raise _error(strategy, "score", "NaN, infinite or negative values", "finite values >= 0")
+
+
+def _check_numbers(strategy: str, what: str, column: object, n: int, dtype: np.dtype[Any] | None = None) -> None:
+    """A column of numbers, of one dtype if that is given."""
+    is_column = isinstance(column, np.ndarray) and column.shape == (n,) and column.dtype.kind in "iuf"
+    if not is_column or (dtype is not None and column.dtype != dtype):  # type: ignore[attr-defined]
+        raise _error(strategy, what, column, f"{dtype or 'numbers'} ({n},)")
+
+
+def _check_range(strategy: str, what: str, column: NDArray[Any], is_within: BoolArray, expected: str) -> None:
+    if not is_within.all():
+        raise _error(strategy, what, f"values from {column.min()} to {column.max()}", expected)
 
 
 def _error(strategy: str, what: str, got: object, expected: str) -> PluginContractError:

@@ -83,16 +83,31 @@ def test_scores(scores: np.ndarray) -> None:
     refused(lambda: contracts.check_verify("acme.thing", scores, 4), "VerifyScores")
 
 
-def test_draft_columns() -> None:
-    good = DraftScores(ONES, latency_secs=ONES, symbols={"a": ONES}, penalties={"b": np.zeros(4)})
+BAD_DRAFTS: dict[str, tuple[DraftScores, str]] = {
+    "latency shape": (DraftScores(ONES, latency_secs=np.ones(3)), "latency_secs"),
+    "latency dtype": (DraftScores(ONES, latency_secs=np.ones(4, np.float32)), "latency_secs"),
+    "latency nan": (DraftScores(ONES, latency_secs=np.array([1, 1, 1, np.nan])), "finite values > 0"),
+    "latency infinite": (DraftScores(ONES, latency_secs=np.array([1, 1, 1, np.inf])), "finite values > 0"),
+    "latency 0": (DraftScores(ONES, latency_secs=np.array([1, 1, 1, 0.0])), "finite values > 0"),
+    "symbol shape": (DraftScores(ONES, symbols={"flops": np.ones((4, 2))}), "symbol flops"),
+    "symbol text": (DraftScores(ONES, symbols={"flops": np.array(list("abcd"))}), "symbol flops"),
+    "penalty list": (DraftScores(ONES, penalties={"cores": [1.0] * 4}), "penalty cores"),  # type: ignore[dict-item]
+    "penalty 0": (DraftScores(ONES, penalties={"cores": np.array([1, 1, 0.0, 1])}), "values in (0, 1]"),
+    "penalty above 1": (DraftScores(ONES, penalties={"cores": np.array([1, 1, 1.01, 1])}), "values in (0, 1]"),
+    "penalty nan": (DraftScores(ONES, penalties={"cores": np.array([1, np.nan, 1, 1])}), "values in (0, 1]"),
+}
+
+
+@pytest.mark.parametrize(("draft", "said"), BAD_DRAFTS.values(), ids=BAD_DRAFTS)
+def test_draft_columns(draft: DraftScores, said: str) -> None:
+    refused(lambda: contracts.check_draft("acme.thing", draft, 4), said)
+
+
+def test_a_good_draft_passes() -> None:
+    good = DraftScores(ONES, ONES, {"a": ONES, "n": np.arange(4)}, {"b": np.full(4, 1e-9)})  # type: ignore[dict-item]
     assert contracts.check_draft("acme.thing", good, 4) is good
-    assert contracts.check_draft("acme.thing", DraftScores(np.ones(0)), 0)
-    for bad in (
-        replace(good, latency_secs=np.ones(3)),
-        replace(good, symbols={"flops": np.ones((4, 2))}),
-        replace(good, penalties={"cores": [1.0] * 4}),
-    ):
-        refused(lambda bad=bad: contracts.check_draft("acme.thing", bad, 4), "(4,)")
+    empty = np.ones(0)
+    assert contracts.check_draft("acme.thing", DraftScores(empty, empty, {}, {"b": empty}), 0)
 
 
 @pytest.mark.parametrize(
@@ -103,6 +118,28 @@ def test_degradation_prob(probs: np.ndarray) -> None:
     good = VerifyScores(ONES, np.zeros(4), "v", True)
     assert contracts.check_verify("acme.thing", good, 4) is good
     refused(lambda: contracts.check_verify("acme.thing", replace(good, degradation_prob=probs), 4), "degradation")
+
+
+BAD_SKIPS: dict[str, dict[str, object]] = {
+    "above 1": {"skip_above": 1.01},
+    "below 0": {"skip_above": -0.1},
+    "nan": {"skip_above": float("nan")},
+    "column": {"skip_above": ONES},
+    "basis": {"skip_basis": None},
+    "basis lines": {"skip_basis": "a\nb"},
+    "kinship rows": {"kinship": np.zeros((3, 5), np.int32)},
+    "kinship dtype": {"kinship": np.zeros((4, 5))},
+    "kinship one tree": {"kinship": np.zeros(4, np.int32)},
+    "kinship list": {"kinship": [[0]] * 4},
+}
+
+
+@pytest.mark.parametrize("fields", BAD_SKIPS.values(), ids=BAD_SKIPS)
+def test_thresholds_and_kinship(fields: dict[str, object]) -> None:
+    good = VerifyScores(ONES, np.zeros(4), "v", True, 0.85, "winner recall", np.zeros((4, 5), np.int32))
+    assert contracts.check_verify("acme.thing", good, 4) is good
+    bad = replace(good, **fields)  # type: ignore[arg-type]
+    refused(lambda: contracts.check_verify("acme.thing", bad, 4), next(iter(fields)))
 
 
 def test_batches_come_back_with_the_spaces_own_sketches() -> None:

@@ -11,12 +11,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from prune_engine.candidates import CandidateBatch
 from prune_engine.contracts import check_draft
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.measurement import Measurement
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import DraftScorer
-from prune_engine.testing.builders import make_batch, make_space
-from prune_engine.testing.checks import check_name, snapshot
+from prune_engine.testing.builders import make_batch, make_measurement, make_space
+from prune_engine.testing.checks import check_name, measure_batch, snapshot
 from prune_engine.testing.profiles import make_profile
 
 
@@ -75,3 +77,21 @@ class DraftScorerContract:
         before = snapshot(space, batch)
         draft_scorer.score(batch, profile)
         assert snapshot(space, batch) == before, "the scorer changed its input"
+
+    def test_calibration_survives_poor_data(
+        self, draft_scorer: DraftScorer, space: DesignSpace, profile: HardwareProfile
+    ) -> None:
+        """Nothing, one sample, only failures, one latency for all: no exception, scores in contract."""
+        for sketch in range(len(space.sketches)):
+            empty, one, some = (make_batch(n, space=space, sketch=sketch, seed=n) for n in (0, 1, 40))
+            same = make_measurement("same", 1e-3)
+            lessons: tuple[tuple[CandidateBatch, list[Measurement]], ...] = (
+                (empty, []),
+                (one, measure_batch(one)),
+                (some, measure_batch(some, fail_every=1)),
+                (some, [same] * len(some)),
+                (some, measure_batch(some, fail_every=10)),
+            )
+            for batch, measurements in lessons:
+                draft_scorer.update(batch, measurements, profile)
+                check_draft(draft_scorer.name, draft_scorer.score(some, profile), len(some))

@@ -240,6 +240,10 @@ DRAFTS: list[tuple[str, object]] = [
         broken(TrueDraft, "score", lambda d, *_: replace(d, scores=d.scores / d.scores.max())),
     ),
     ("test_inputs_are_not_changed", broken(TrueDraft, "score", lambda d, batch, _: (spoil(batch.indices), d)[1])),
+    (
+        "test_calibration_survives_poor_data",
+        type("D", (TrueDraft,), {"update": lambda self, batch, m, profile: max(x.latency_secs for x in m)})(),
+    ),
 ]
 EXPLORERS: list[tuple[str, object]] = [
     ("test_name", type("E", (DrawingExplorer,), {"name": "x"})()),
