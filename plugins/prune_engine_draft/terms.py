@@ -17,10 +17,12 @@ class DraftTerms:
 
     ``latency_secs`` float64 (n,), > 0, finite. ``terms`` (name -> float64 (n,), seconds, >= 0) are the physical
     causes that a calibration may weigh by non-negative coefficients. ``penalties`` (name -> float64 (n,), in
-    (0, 1]) are what the peaks were multiplied by, ``symbols`` (name -> (n,)) what was read.
+    (0, 1]) are what the peaks were multiplied by, ``symbols`` (name -> (n,)) what was read. ``fits`` bool (n,)
+    is False where a tile is larger than a scratchpad that it must lie in: such a candidate scores 0. None: all fit.
     """
 
     latency_secs: Float64Array
     terms: Mapping[str, Float64Array] = field(default_factory=dict)
     penalties: Mapping[str, Float64Array] = field(default_factory=dict)
     symbols: Mapping[str, Float64Array] = field(default_factory=dict)
+    fits: NDArray[np.bool_] | None = None
