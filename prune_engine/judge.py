@@ -17,6 +17,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.measurement import Measurement
 from prune_engine.plugins import PluginHost
 from prune_engine.recordings import RecordedSpace
+from prune_engine.scoring import comparable
 from prune_engine.strategies import ScoreContext, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.verdicts import DraftScores, Float64Array, VerifyScores
@@ -95,11 +96,10 @@ class Judge:
         parts = [one.scores for one in verified if one is not None and one.is_trained]
         if len(parts) < len(batches):
             strategy = self._strategies.draft_scorer
-            parts = [one.scores for one in map(self.draft, batches) if one is not None]
-        if len(parts) < len(batches) or not parts:
-            strategy = None
-            parts = [np.ones(len(batch)) for batch in batches] or [np.empty(0)]
-        scores = np.concatenate(parts)
+            drafts = [one for one in map(self.draft, batches) if one is not None]
+            compared = comparable(drafts, batches) if len(drafts) == len(batches) else None
+            parts = [] if compared is None else [compared]
+        scores = np.concatenate(parts) if parts else np.ones(sum(map(len, batches)))
         self._ranked_by = strategy.name if strategy and len(np.unique(scores)) > 1 else None
         return scores
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -111,6 +112,18 @@ def rank(
         learn_secs=learnt - started,
         score_secs=scored - learnt,
     )
+
+
+def train_prior(recorded: RecordedSpace, config: EngineConfig, profile: HardwareProfile, path: Path) -> None:
+    """Write a model that the verifier learnt from all of a recording: a prior for another device.
+
+    Raises ConfigError without a verifier, PluginContractError if it fails.
+    """
+    judge = Judge(config.model_copy(update={"prior": "none"}), profile)
+    if judge.verifier is None:
+        raise ConfigError("there is no verifier that could know another device", who="verifier", got="none")
+    judge.teach(random_lessons(judge.adopted(recorded), recorded.n_candidates, config.seed))
+    judge.verifier.save(path)
 
 
 def random_lessons(recorded: RecordedSpace, n: int, seed: int) -> list[Lesson]:

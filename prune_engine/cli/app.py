@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from prune_engine import __version__
-from prune_engine.cli import candidates, plugins, profiles, prune, run, spaces, tune
+from prune_engine.cli import candidates, plugins, profiles, prune, rank, run, spaces, tune
 from prune_engine.cli.streams import open_closed_streams
 from prune_engine.errors import ConfigError, PruneEngineError
 
@@ -73,6 +73,7 @@ def make_app() -> typer.Typer:
     app.command("spaces")(spaces.spaces)
     app.command("prune")(prune.prune)
     app.command("candidates")(candidates.candidates)
+    app.command("rank")(rank.rank)
     app.command("plugins")(plugins.plugins)
     app.add_typer(profiles.profiles, name="profiles")
     return app

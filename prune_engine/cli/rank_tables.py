@@ -1,0 +1,76 @@
+"""How rankings of recorded spaces are printed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from prune_engine.cli.console import result_console
+from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
+
+_NONE = "-"
+
+
+def print_rankings(record: Mapping[str, Any]) -> None:
+    """A row per workload."""
+    console = result_console()
+    rows = [row for row in record["workloads"] if not row["error"]]
+    if rows:
+        print_line(console, _heading(record, rows))
+        _print_rows(console, rows)
+    for row in record["workloads"]:
+        if row["error"]:
+            print_line(console, f"{row['name']}: {row['error']}")
+
+
+def _heading(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """What was ranked by what."""
+    names = sorted(
+        {row["ranked_by"] or "nothing: no score tells the candidates apart, the order is random" for row in rows}
+    )
+    profiles = sorted({row["profile"] for row in rows})
+    text = f"ranked by {' or '.join(names)}; profile {', '.join(profiles)}"
+    if record["source"]:
+        text += f"; the verifier knew {record['source']}"
+    if record["n_samples"]:
+        how = "as the engine chooses them" if record["sampling"] == "loop" else "drawn at random"
+        text += f"; {counted(record['n_samples'], 'candidate')} measured before, {how}"
+    return text
+
+
+def _print_rows(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    picks = list(rows[0]["found"])
+    tops = [f"top {k}" for k in picks]
+    headers = ["workload", "candidates", "failed", "best ms", "median/best", *tops, "correlation", "seconds"]
+    cells = [_cells(row, picks) for row in rows]
+    others = [[header, *(row[i] for row in cells)] for i, header in enumerate(headers) if i]
+    names = fitting([row[0] for row in cells], console, others)
+    table = make_table(*headers, right=set(headers) - {"workload"})
+    for row, name in zip(cells, names, strict=True):
+        add_row(table, name, *row[1:])
+    if len(rows) > 1:
+        add_row(table, "geometric mean", "", "", "", "", *(_mean(rows, k) for k in picks), "", "")
+    print_table(console, table)
+
+
+def _cells(row: Mapping[str, Any], picks: Sequence[str]) -> list[str]:
+    correlation = row["correlation"]
+    return [
+        row["name"] + (f" on {row['device']}" if row["device"] else ""),
+        f"{row['n_candidates']:,}",
+        f"{row['n_failed']:,}",
+        f"{row['best_secs'] * 1e3:.4g}",
+        f"{row['median_secs'] / row['best_secs']:.1f}",
+        *(f"{row['found'][k]:.2f}" for k in picks),
+        _NONE if correlation is None else f"{correlation:.2f}",
+        f"{row['learn_secs'] + row['score_secs']:.2f}",
+    ]
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], k: str) -> str:
+    from math import exp, fsum, log
+
+    values = [row["found"][k] for row in rows]
+    return "0.00" if min(values) <= 0 else f"{exp(fsum(map(log, values)) / len(values)):.2f}"
