@@ -7,35 +7,38 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
-from prune_engine import __version__, contracts
+from prune_engine import __version__
 from prune_engine.budget import Budget
-from prune_engine.candidates import Candidate, CandidateBatch, SeenRows
+from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
-from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.errors import PluginContractError, SpaceError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
-from prune_engine.measurement import MeasuredCandidate, Measurement, Workbench
+from prune_engine.measurement import MeasuredCandidate, Workbench
 from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
 from prune_engine.scheduler import GradientScheduler
+from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
-from prune_engine.store.base import Store
-from prune_engine.strategies import DraftScorer, Explorer, Strategy, Verifier
+from prune_engine.store.base import Store, StoredCandidate
+from prune_engine.strategies import Strategy
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
+from prune_engine.teaching import Teacher
 from prune_engine.verdicts import Outcome, Stage, Verdict
 
 #: Rounds in a row without a new candidate after which a space counts as exhausted.
 _MAX_BARREN_ROUNDS = 3
+#: Trials in a row of what the verifier thinks not worth measuring, and rightly so, after which it is believed: with
+#: 95 % confidence fewer than 1 in 5 of such candidates would be a gain (the rule of three).
+_MAX_HOPELESS_TRIALS = 16
 
 
 class Engine:
@@ -90,8 +93,8 @@ class Engine:
         self._budget = Budget(config, should_stop, clock)
         #: Failures already told of, by strategy and message.
         self._told: set[tuple[str, str]] = set()
-        #: Strategies that failed to learn, or to transfer, and are not asked to again.
-        self._unteachable: set[str] = set()
+        self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
+        self._sources = Sources(self._strategies, self._pipeline, config, store, self._rng, self._strategy_failed)
         self._run_id = ""
 
     def run(self, tasks: Sequence[TuningTask]) -> RunResult:
@@ -175,7 +178,9 @@ class Engine:
             if self._should_stop() and not stored:
                 continue
             self._open_space(state)
-            self._learn(state, state.restore(stored))
+            self._teacher.teach(state.batches_of(state.restore(stored)))
+            if stored:
+                self._restore_audits(state, stored)
             self._retire(state)
             self._report(states)
 
@@ -245,8 +250,8 @@ class Engine:
         """One batch of one task: propose, prune, measure, store, learn."""
         space = state.space
         assert space is not None, "only open tasks get here"
-        seeds = [] if state.n_trials else self._seeds(state, k)
-        result = self._pipeline.run(self._proposals(state), seeds, k, state.seen, self._rng)
+        seeds = [] if state.n_trials else self._sources.seeds(state, k)
+        result = self._pipeline.run(self._sources.proposals(state), seeds, k, state.seen, self._rng)
         self._host.notify(
             "batch_pruned",
             task=state.task,
@@ -268,7 +273,44 @@ class Engine:
             state.mark_seen(candidate)
         state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
         self._host.notify("batch_measured", task=state.task, measured=tuple(measured))
-        self._learn(state, [(m.candidate, m.measurement) for m in measured if m.candidate])
+        self._audit(state, result, measured)
+        if result.is_hopeless:
+            state.note_hopeless(len(measured), incumbent, self._config.plateau_gain)
+        else:
+            state.n_hopeless_trials = 0
+        pairs = [(m.candidate, m.measurement) for m in measured if m.candidate]
+        self._teacher.teach(state.batches_of(pairs))
+
+    def _audit(self, state: TaskState, result: PruneResult, measured: Sequence[MeasuredCandidate]) -> None:
+        """Hold what was dropped and measured all the same against what was kept."""
+        state.audits.add_drops(result.funnel, self._pipeline.guesses)
+        ran = {one.measurement.candidate_id: one.measurement for one in measured}
+        for candidate, auditee in zip(result.candidates, result.auditees, strict=True):
+            if auditee is not None and candidate.candidate_id in ran:
+                state.audits.add(auditee, ran[candidate.candidate_id])
+        self._switch_off_wrong_rules(state)
+
+    def _restore_audits(self, state: TaskState, stored: Sequence[StoredCandidate]) -> None:
+        verdicts = self._store.verdicts(state.task.task_id)
+        state.audits.restore(verdicts, stored, self._pipeline.guesses)
+        self._switch_off_wrong_rules(state)
+
+    def _switch_off_wrong_rules(self, state: TaskState) -> None:
+        """A heuristic that drops what beats all it keeps judges this task no more; it is told and stored."""
+        for rule in sorted(self._pipeline.heuristics):
+            loss = (
+                None if state.audits.is_off(rule) else state.audits.loss(rule, state.latencies, state.default_secs)
+            )
+            if loss is None:
+                continue
+            why = f"it drops a candidate that takes {loss.gain:.0%} less time than all that it keeps"
+            state.audits.switch_off(rule, why)
+            self._pipeline.switch_off(rule, state.task.task_id)
+            self._observer.on_status(f"warning: {rule} is switched off for {state.task.name}: {why}")
+            verdict = Verdict(
+                Stage.RULE, rule, Outcome.FAILED, f"switched off: {why}", 1, loss.candidate_id, {"gain": loss.gain}
+            )
+            self._store.add_verdicts(self._run_id, state.task.task_id, [verdict])
 
     def _known_ids(self, state: TaskState) -> frozenset[str]:
         """What need not run again, another tuner's work on the same store included."""
@@ -277,71 +319,11 @@ class Engine:
         )
         return elsewhere | state.known_ids
 
-    def _proposals(self, state: TaskState) -> Sequence[CandidateBatch]:
-        explorer = self._strategies.explorer
-        space = state.space
-        assert space is not None, "only open tasks get here"
-
-        try:
-            batches = explorer.propose(space, self._config.explore_size, self._pipeline.fitness, self._rng)
-            return contracts.check_batches(explorer.name, batches, space)
-        except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            # Nothing can go on without an explorer; it may still manage the spaces of other tasks.
-            self._strategy_failed(explorer, error)
-            state.stop_reason = "explorer_failed"
-            return []
-
-    def _seeds(self, state: TaskState, limit: int) -> list[CandidateBatch]:
-        """At most ``limit`` transferred schedules, those of earlier transfers first."""
-        seeds: list[CandidateBatch] = []
-        space = state.space
-        assert space is not None, "only open tasks get here"
-        for transfer in self._strategies.transfers:
-            if transfer.name in self._unteachable:
-                continue
-            try:
-                batches = transfer.propose(state.task, space, self._store, limit)
-                seeds += contracts.check_batches(transfer.name, batches, space)
-            except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-                self._unteachable.add(transfer.name)
-                self._strategy_failed(transfer, error)
-        left = limit
-        for number, batch in enumerate(seeds):
-            seeds[number] = batch.take(np.arange(min(left, len(batch))))
-            left -= len(seeds[number])
-        return seeds
-
     def _record(self, state: TaskState, measured: MeasuredCandidate) -> None:
         """Store first, then believe."""
         sketch_ids = [s.sketch_id for s in state.space.sketches] if state.space else []
         self._store.add_measured(self._run_id, state.task.task_id, sketch_ids, [measured])
         state.add(measured)
-
-    def _learn(self, state: TaskState, pairs: Sequence[tuple[Candidate, Measurement]]) -> None:
-        """Teach the draft before the verifier, which may look at it, both of every sketch."""
-        scoring, strategies = self._pipeline.scoring, self._strategies
-        lessons = state.batches_of(pairs)
-        for learner in (strategies.draft_scorer, strategies.explorer, strategies.verifier):
-            for batch, measurements in lessons:
-                if isinstance(learner, DraftScorer):
-                    self._teach(learner, partial(learner.update, batch, measurements, self._profile))
-                elif isinstance(learner, Verifier):
-                    self._teach(learner, partial(learner.update, batch, measurements, scoring.context))
-                elif learner is not None:
-                    self._teach(learner, partial(learner.update, batch, measurements))
-            scoring.forget()
-
-    def _teach(self, learner: DraftScorer | Explorer | Verifier, lesson: Callable[[], None]) -> None:
-        if learner.name in self._unteachable or not self._pipeline.is_active(learner):
-            return
-        try:
-            lesson()
-        except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            self._unteachable.add(learner.name)
-            if isinstance(learner, Explorer):  # one that cannot learn can still propose
-                self._strategy_failed(learner, error)
-            else:  # what it believes is half learnt
-                self._pipeline.set_aside(learner, error)
 
     def _retire(self, state: TaskState) -> None:
         """Close a task that cannot or need not go on."""
@@ -350,6 +332,8 @@ class Engine:
             return
         if state.n_barren_rounds >= _MAX_BARREN_ROUNDS:
             state.stop_reason = "exhausted"
+        elif state.n_hopeless_trials >= _MAX_HOPELESS_TRIALS:
+            state.stop_reason = "converged"
         elif len(state.history) > config.plateau_trials:
             before, now = state.history[-config.plateau_trials - 1], state.history[-1]
             if now > before * (1 - config.plateau_gain):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
-from prune_engine.verdicts import Stage, Verdict
+from prune_engine.verdicts import Outcome, Stage, Verdict
 
 
 def explain_verdicts(task: TuningTask, verdicts: Sequence[Verdict]) -> list[str]:
@@ -35,6 +35,8 @@ def explain_measurement(stored: StoredCandidate) -> str:
 
 
 def _sentence(verdict: Verdict) -> str:
+    if verdict.stage is Stage.RULE and verdict.outcome is Outcome.FAILED:  # the rule, not the candidate
+        return f"{verdict.strategy} ({verdict.stage.value}) was {verdict.reason}: {verdict.candidate_id}."
     if verdict.candidate_id:
         text = f"Candidate {verdict.candidate_id} was"
     else:

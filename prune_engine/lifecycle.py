@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from prune_engine.audits import AuditReport
 from prune_engine.verdicts import Verdict
 
 
@@ -82,19 +83,23 @@ class SilentObserver:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A task's outcome. ``trace_json`` is the winner's schedule, None where the default ships."""
+    """A task's outcome. ``trace_json`` is the winner's schedule, None where the default ships.
+
+    ``audits`` says of each strategy that guesses how its drops fared.
+    """
 
     summary: TaskSummary
     trace_json: str | None
     failure_examples: Mapping[str, str]
+    audits: tuple[AuditReport, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
     """What a run achieved.
 
-    ``stop_reason``: trials, seconds or interrupted; else what closed most of the tasks: plateau, exhausted,
-    nothing_to_tune, default_failed or explorer_failed.
+    ``stop_reason``: trials, seconds or interrupted; else what closed most of the tasks: plateau, converged,
+    exhausted, nothing_to_tune, default_failed or explorer_failed.
     """
 
     run_id: str

@@ -32,7 +32,12 @@ def run_result(states: Sequence[TaskState], reason: str, run_id: str, elapsed_se
     return RunResult(
         run_id=run_id,
         tasks=tuple(
-            TaskResult(s.summary(), s.winner.trace_json if s.winner else None, dict(s.failure_examples))
+            TaskResult(
+                s.summary(),
+                s.winner.trace_json if s.winner else None,
+                dict(s.failure_examples),
+                s.audits.reports(s.best_secs),
+            )
             for s in states
         ),
         stop_reason=reason,

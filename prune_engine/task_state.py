@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from prune_engine.audits import AuditLog
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
 from prune_engine.lifecycle import TaskSummary
 from prune_engine.measurement import DEFAULT_CANDIDATE, MeasuredCandidate, Measurement
@@ -48,6 +49,9 @@ class TaskState:
     n_new: int = 0
     #: Rounds in a row that proposed nothing new.
     n_barren_rounds: int = 0
+    #: Trials in a row that the verifier thought not worth it and that were no gain.
+    n_hopeless_trials: int = 0
+    audits: AuditLog = field(default_factory=AuditLog)
     stop_reason: str | None = None
     #: What ships, once that is decided: None is the default schedule.
     winner: Incumbent | None = None
@@ -65,6 +69,11 @@ class TaskState:
         """Latency of the best schedule so far, the default included."""
         known = [s for s in (self.default_secs, self.ranking[0].latency_secs if self.ranking else None) if s]
         return min(known) if known else None
+
+    @property
+    def latencies(self) -> list[tuple[str, float]]:
+        """Id and seconds of each comparable schedule, best first; without the default."""
+        return [(incumbent.candidate.candidate_id, incumbent.latency_secs) for incumbent in self.ranking]
 
     @property
     def is_open(self) -> bool:
@@ -121,6 +130,11 @@ class TaskState:
         rows = rows_of(self.space.sketches[candidate.sketch_index], candidate.decisions)
         if rows is not None:
             self.seen.add(candidate.sketch_index, rows[None, :])
+
+    def note_hopeless(self, n_trials: int, before_secs: float | None, min_gain: float) -> None:
+        """Count trials of a round that the verifier expected nothing of; a gain on ``before_secs`` starts anew."""
+        is_gain = before_secs is not None and (self.best_secs or before_secs) < before_secs * (1 - min_gain)
+        self.n_hopeless_trials = 0 if is_gain else self.n_hopeless_trials + n_trials
 
     def summary(self) -> TaskSummary:
         """The task for people and observers."""

@@ -1,0 +1,164 @@
+"""What measuring a share of the drops tells about the strategies that guess: how often they drop a winner."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from prune_engine.census import Share, share_of
+from prune_engine.funnel import FunnelStep
+from prune_engine.measurement import Measurement
+from prune_engine.pipeline import AUDIT_PREFIX
+from prune_engine.pool import Auditee
+from prune_engine.store.base import StoredCandidate
+from prune_engine.verdicts import Outcome, Stage, Verdict
+
+#: Single measurements that differ by less are no different: the moods of a machine between them.
+_NOISE = 0.05
+#: Measured candidates that a rule keeps before their best is something to hold against what it drops.
+_MIN_KEPT = 16
+#: Of n trials without a success a share of up to 3 / n is plausible at 95 % (the rule of three).
+_RULE_OF_THREE = 3.0
+_AUDITED_STAGES = (Stage.RULE, Stage.DRAFT, Stage.VERIFY)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """One strategy's drops of one task, or of several.
+
+    Of ``n_dropped`` candidates ``n_measured`` were measured all the same. ``n_winners`` of those were no slower
+    than 1.05 times the best of the task, which is as good as it within the noise of single measurements; a
+    failure, and what was stopped early for being slow, is no winner. ``switched_off`` says why a rule judges
+    this task no more, "" if it does.
+    """
+
+    stage: Stage
+    strategy: str
+    n_dropped: int
+    n_measured: int
+    n_winners: int
+    switched_off: str = ""
+
+    @property
+    def false_prune(self) -> Share | None:
+        """The share of winners in what it drops, with Wilson's interval; None without an audit."""
+        return share_of(self.n_winners, self.n_measured, is_exact=False)
+
+    @property
+    def at_most(self) -> float | None:
+        """Where none of the audits won, the share of winners that can be ruled out: more than 3 / n (95 %)."""
+        if self.n_winners or not self.n_measured:
+            return None
+        return min(1.0, _RULE_OF_THREE / self.n_measured)
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A candidate that a rule drops and that beats all it keeps, by ``gain``: 0.1 is a tenth less time."""
+
+    candidate_id: str
+    gain: float
+
+
+class AuditLog:
+    """The drops and audits of one task."""
+
+    def __init__(self) -> None:
+        self._n_dropped: Counter[Auditee] = Counter()
+        #: Latency by candidate, None for a failure or what is no full measurement.
+        self._audited: dict[Auditee, dict[str, float | None]] = {}
+        self._switched_off: dict[str, str] = {}
+
+    def add_drops(self, funnel: Sequence[FunnelStep], guesses: Collection[str]) -> None:
+        """Count what the strategies named ``guesses`` dropped in a round, audits included."""
+        for step in funnel:
+            if step.strategy in guesses and step.stage in _AUDITED_STAGES and step.n_in > step.n_out:
+                self._n_dropped[step.stage, step.strategy] += step.n_in - step.n_out
+
+    def add(self, auditee: Auditee, measurement: Measurement) -> None:
+        """Take in an audit that was measured."""
+        self._audited.setdefault(auditee, {})[measurement.candidate_id] = _comparable_secs(measurement)
+
+    def restore(
+        self, verdicts: Sequence[Verdict], stored: Sequence[StoredCandidate], guesses: Collection[str]
+    ) -> None:
+        """Take in what earlier runs left in a store: a task's verdicts, and what was measured on this device.
+
+        Drops are counted over all devices, without the few that were spared for an audit and not chosen.
+        """
+        known = {row.candidate_id: row.measurement for row in stored}
+        for verdict in verdicts:
+            auditee = verdict.stage, verdict.strategy
+            if verdict.strategy not in guesses or verdict.stage not in _AUDITED_STAGES:
+                continue
+            is_audit = verdict.outcome is Outcome.KEPT and verdict.reason.startswith(AUDIT_PREFIX)
+            if verdict.outcome is Outcome.DROPPED or is_audit:
+                self._n_dropped[auditee] += verdict.count
+            if is_audit and verdict.candidate_id in known:
+                self.add(auditee, known[verdict.candidate_id])
+
+    def loss(self, rule: str, ranking: Sequence[tuple[str, float]], default_secs: float | None) -> Loss | None:
+        """What a rule costs by measurement; None if nothing beyond noise, or too little is known.
+
+        ``ranking`` holds the comparable candidates and their latencies, best first.
+        """
+        audited = {i: secs for i, secs in self._audited.get((Stage.RULE, rule), {}).items() if secs is not None}
+        kept = [secs for identity, secs in ranking if identity not in audited]
+        if not audited or len(kept) < _MIN_KEPT:
+            return None
+        best = min(audited, key=lambda identity: audited[identity])
+        gain = 1 - audited[best] / min(kept[0], default_secs or kept[0])
+        return Loss(best, gain) if gain > _NOISE else None
+
+    def switch_off(self, rule: str, why: str) -> None:
+        """Note that a rule judges this task no more."""
+        self._switched_off[rule] = why
+
+    def is_off(self, rule: str) -> bool:
+        """Whether a rule judges this task no more."""
+        return rule in self._switched_off
+
+    def reports(self, best_secs: float | None) -> tuple[AuditReport, ...]:
+        """A report on each strategy that dropped something, in the order of the stages."""
+        auditees = sorted(self._n_dropped | Counter(self._audited.keys()), key=lambda a: (_place(a[0]), a[1]))
+        return tuple(self._report(auditee, best_secs) for auditee in auditees)
+
+    def _report(self, auditee: Auditee, best_secs: float | None) -> AuditReport:
+        stage, strategy = auditee
+        latencies = list(self._audited.get(auditee, {}).values())
+        limit = (best_secs or 0.0) * (1 + _NOISE)
+        return AuditReport(
+            stage=stage,
+            strategy=strategy,
+            n_dropped=max(self._n_dropped[auditee], len(latencies)),
+            n_measured=len(latencies),
+            n_winners=sum(secs is not None and secs <= limit for secs in latencies),
+            switched_off=self._switched_off.get(strategy, "") if stage is Stage.RULE else "",
+        )
+
+
+def merged(reports: Sequence[AuditReport]) -> tuple[AuditReport, ...]:
+    """The reports of several tasks, one per strategy, in the order of the stages."""
+    found: dict[Auditee, list[AuditReport]] = {}
+    for report in reports:
+        found.setdefault((report.stage, report.strategy), []).append(report)
+    return tuple(
+        AuditReport(
+            stage=stage,
+            strategy=strategy,
+            n_dropped=sum(r.n_dropped for r in parts),
+            n_measured=sum(r.n_measured for r in parts),
+            n_winners=sum(r.n_winners for r in parts),
+            switched_off="; ".join(r.switched_off for r in parts if r.switched_off),
+        )
+        for (stage, strategy), parts in sorted(found.items(), key=lambda item: (_place(item[0][0]), item[0][1]))
+    )
+
+
+def _place(stage: Stage) -> int:
+    return _AUDITED_STAGES.index(stage)
+
+
+def _comparable_secs(measurement: Measurement) -> float | None:
+    return None if measurement.is_censored else measurement.latency_secs
