@@ -15,6 +15,7 @@ import typer
 from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
+    from prune_engine.config import EngineConfig
     from prune_engine.lifecycle import Observer
     from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
@@ -28,8 +29,9 @@ _DEFAULT_SECS = 300.0
 
 def tune(
     model: Annotated[
-        Path, typer.Argument(help="The ONNX file, or a workload such as gemm:512x512x512.", show_default=False)
-    ],
+        Path | None,
+        typer.Argument(help="The ONNX file, or a workload such as gemm:512x512x512.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option(rich_help_panel=_OUTPUT, help="Folder for the result.", show_default="tuned/MODEL"),
@@ -106,6 +108,14 @@ def tune(
     strict: Annotated[
         bool, typer.Option(rich_help_panel=_STRATEGY, help="Stop at the first plugin that fails.")
     ] = False,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_MEASURE,
+            help="Search in a recorded MetaSchedule database instead, without measuring; no model is given then.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="Print the result only.")
     ] = False,
@@ -135,7 +145,7 @@ def tune(
 
     config = EngineConfig.of(
         n_trials=trials,
-        budget_secs=_DEFAULT_SECS if seconds is None and trials is None else seconds,
+        budget_secs=_DEFAULT_SECS if seconds is None and trials is None and replay is None else seconds,
         batch_size=batch,
         plateau_trials=plateau,
         seed=seed,
@@ -148,6 +158,9 @@ def tune(
         strict=strict,
     )
     check_blocked(config.blocked_plugins, config.plugin_files)
+    if replay is not None or model is None:
+        _replay(model, replay, config, profile, threads, store, quiet, as_json)
+        return
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
     if source_kind(str(model)) is SourceKind.ONNX:
         shapes, dims = ask_for_open_dimensions(model, shapes, dims)
@@ -174,6 +187,43 @@ def tune(
     ):
         outcome = tune_model(request, observer=observer, should_stop=should_stop)
     _report(request, outcome, as_json)
+
+
+def _replay(
+    model: Path | None,
+    db: Path | None,
+    config: EngineConfig,
+    profile: str,
+    threads: int | None,
+    store: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    from prune_engine.cli.replays import replay_database, report_replay
+    from prune_engine.errors import ConfigError
+
+    if db is None or model is not None:
+        raise ConfigError(
+            "one of the two is tuned",
+            who="tune",
+            got="neither a model nor --replay" if db is None else "a model and --replay",
+            expected="a model, or --replay with a recorded database",
+        )
+    with (
+        _stop_on_signals(as_json) as should_stop,
+        _observer(quiet, as_json) as observer,
+        redirect_stdout(sys.stderr),
+    ):
+        record = replay_database(
+            db,
+            config,
+            profile=profile,
+            n_threads=threads,
+            store_url=store,
+            observer=observer,
+            should_stop=should_stop,
+        )
+    report_replay(record, as_json)
 
 
 @contextmanager

@@ -1,0 +1,124 @@
+"""`prune-engine tune --replay DB`: the search against a recorded space, without hardware."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from prune_engine.cli.streams import say, writing_to_stdout
+
+if TYPE_CHECKING:
+    from prune_engine.config import EngineConfig
+    from prune_engine.lifecycle import Observer
+    from prune_engine.replay import Replay
+
+#: Trials after which what was found is told, as far as there were as many.
+_MARKS = (4, 8, 16, 32, 64, 128, 256, 512)
+
+
+def replay_database(
+    db: Path,
+    config: EngineConfig,
+    *,
+    profile: str,
+    n_threads: int | None,
+    store_url: str | None,
+    observer: Observer,
+    should_stop: Callable[[], bool],
+) -> dict[str, Any]:
+    """Tune the recorded tasks of a MetaSchedule database; the result as a record.
+
+    The profile is cut to ``n_threads`` cores. Without a ``store_url`` nothing is kept. Raises what
+    ``read_recorded`` and ``replay`` raise.
+    """
+    from prune_engine.hardware.registry import ProfileRegistry
+    from prune_engine.hardware.slice import with_threads
+    from prune_engine.metaschedule.recorded import read_recorded
+    from prune_engine.replay import replay
+    from prune_engine.store.open import open_store
+
+    observer.on_status(f"reading {db.name}")
+    chosen = ProfileRegistry().resolve(profile, n_threads=n_threads)
+    chosen = with_threads(chosen, n_threads) if n_threads else chosen
+    recording = read_recorded(db)
+    for remark in recording.remarks:
+        observer.on_status(f"warning: {remark}")
+    store = open_store(store_url or "sqlite://")
+    try:
+        done = replay(
+            recording.spaces,
+            config,
+            chosen,
+            store,
+            observer=observer,
+            should_stop=should_stop,
+            n_threads=n_threads,
+        )
+    finally:
+        store.close()
+    sizes = {space.task.task_id: space.n_candidates for space in recording.spaces}
+    return {"db": str(db), "profile": chosen.name, "seed": config.seed, **_record(done, sizes)}
+
+
+def report_replay(record: Mapping[str, Any], as_json: bool) -> None:
+    """Print the result of a replay."""
+    with writing_to_stdout("Redirect it to a place with room."):
+        if as_json:
+            typer.echo(json.dumps(record))
+        else:
+            _print(record)
+    if record["stop_reason"] == "interrupted":
+        say("stopped before the budget was used up")
+
+
+def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
+    reasons = {task.summary.task_id: task.summary.stop_reason for task in done.run.tasks}
+    return {
+        "stop_reason": done.run.stop_reason,
+        "tasks": [
+            {
+                "name": curve.name,
+                "task_id": curve.task_id,
+                "n_candidates": sizes[curve.task_id],
+                "n_trials": len(curve.run_secs),
+                "stop_reason": reasons[curve.task_id],
+                "best_secs": curve.best_secs,
+                "found": curve.found_at(len(curve.run_secs)),
+                "curve": curve.found.tolist(),
+                "run_secs": [None if math.isnan(secs) else secs for secs in curve.run_secs.tolist()],
+                "batch_sizes": list(curve.batch_sizes),
+            }
+            for curve in done.curves
+        ],
+    }
+
+
+def _print(record: Mapping[str, Any]) -> None:
+    from prune_engine.cli.console import result_console
+    from prune_engine.cli.tables import add_row, make_table, print_line, print_table
+
+    console = result_console()
+    tasks = record["tasks"]
+    marks = [n for n in _MARKS if any(task["n_trials"] > n for task in tasks)]
+    print_line(console, f"best of the recording over best found after so many trials; profile {record['profile']}")
+    headers = ["task", "candidates", "best ms", *(str(n) for n in marks), "all", "trials", "stopped by"]
+    table = make_table(*headers, right=set(headers) - {"task", "stopped by"})
+    for task in tasks:
+        curve = task["curve"]
+        found = [f"{curve[n - 1]:.2f}" if len(curve) >= n else "" for n in marks]
+        add_row(
+            table,
+            task["name"],
+            f"{task['n_candidates']:,}",
+            f"{task['best_secs'] * 1e3:.4g}",
+            *found,
+            f"{task['found']:.2f}",
+            str(task["n_trials"]),
+            task["stop_reason"],
+        )
+    print_table(console, table)
