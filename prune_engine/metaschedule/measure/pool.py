@@ -151,7 +151,8 @@ class MeasurePool:
     def compare(self, task_id: str, jobs: Sequence[Job], n_repeats: int = 8) -> list[JobResult]:
         """Time kernels against each other: repeat r of all of them, in changing order, then repeat r + 1.
 
-        Returns one result per job, in order; ``run_secs[r]`` of all of them belong together. A kernel that
+        Returns one result per job, in order; ``run_secs[r]`` of all of them belong together, and slow kernels have
+        fewer of them. A kernel that
         ``measure`` timed in full is not built again. Raises ValueError for a task that
         was not opened, and MeasureServerError.
         """

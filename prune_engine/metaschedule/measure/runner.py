@@ -22,7 +22,14 @@ from prune_engine.metaschedule.measure.children import JobFailedError, Link
 from prune_engine.metaschedule.measure.load import ProcLoadWatch
 from prune_engine.metaschedule.measure.protocol import Order, RunMode
 from prune_engine.metaschedule.measure.settings import MeasureSettings
-from prune_engine.metaschedule.measure.timing import Timing, TimingPlan, time_repeat, time_staged
+from prune_engine.metaschedule.measure.timing import (
+    Timing,
+    TimingPlan,
+    look,
+    time_paired,
+    time_repeat,
+    time_staged,
+)
 
 #: Below this many seconds per call the loop runs in C++: Python's costs about a microsecond per call.
 _PYTHON_LOOP_SECS = 0.0005
@@ -105,24 +112,24 @@ def run(order: Order, settings: MeasureSettings, library: Path, link: Link) -> N
     initial = _arguments(order, settings, is_positive)
     kernel = Kernel(library, initial, flush_cache=settings.flush_cache)
     after: list[Array] = []
+    keep: Callable[[], None] = lambda: after.extend(kernel.snapshot())  # noqa: E731
+    if order.mode is RunMode.PAIRED:
+        with Window(link):
+            estimate_secs = look(kernel.time_calls, settings.timing, keep)
+        _check(task_folder, initial, after)
+        _report(link, _run_paired(order, settings.timing, kernel, estimate_secs, watch, link))
+        return
     plan = _plan_within_timeout(settings.timing, order)
-    if order.mode is RunMode.PAIRED:  # enough to know how many calls a repeat needs
-        plan = replace(plan, min_repeats=1, max_repeats=1)
     with Window(link):
-        timing = time_staged(
-            kernel.time_calls,
-            plan,
-            order.incumbent_secs,
-            watch,
-            time.perf_counter,
-            lambda: after.extend(kernel.snapshot()),
-        )
+        timing = time_staged(kernel.time_calls, plan, order.incumbent_secs, watch, time.perf_counter, keep)
+    _check(task_folder, initial, after)
+    _report(link, timing)
+
+
+def _check(task_folder: Path, initial: list[Array], after: list[Array]) -> None:
     difference = numerics.find_difference(task_folder, initial, after)
     if difference is not None:
         raise JobFailedError(MeasureErrorKind.WRONG_RESULT, difference)
-    if order.mode is RunMode.PAIRED:
-        timing = _run_paired(order, settings.timing, kernel, timing, watch, link)
-    _report(link, timing)
 
 
 def _plan_within_timeout(plan: TimingPlan, order: Order) -> TimingPlan:
@@ -149,16 +156,20 @@ def _run_reference(
 
 
 def _run_paired(
-    order: Order, plan: TimingPlan, kernel: Kernel, look: Timing, watch: ProcLoadWatch, link: Link
+    order: Order, plan: TimingPlan, kernel: Kernel, estimate_secs: float, watch: ProcLoadWatch, link: Link
 ) -> Timing:
-    run_secs = []
     n_noisy = 0
-    for _ in range(order.n_repeats):
+
+    def repeat() -> float:
+        nonlocal n_noisy
         with Window(link):
             watch.start()
-            run_secs.append(time_repeat(kernel.time_calls, plan, min(look.run_secs)))
+            secs = time_repeat(kernel.time_calls, plan, estimate_secs)
             n_noisy += watch.is_noisy()
-    return Timing(tuple(run_secs), stage=2, is_noisy=2 * n_noisy > order.n_repeats)
+        return secs
+
+    run_secs = time_paired(repeat, plan, order.n_repeats)
+    return Timing(run_secs, stage=2, is_noisy=2 * n_noisy > len(run_secs))
 
 
 def _arguments(order: Order, settings: MeasureSettings, is_positive: bool) -> list[Array]:

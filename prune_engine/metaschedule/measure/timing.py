@@ -11,6 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+#: Repeats of a kernel for which more are not worth the time.
+_MIN_SLOW_REPEATS = 3
+#: A call that lasts as long fills the caches in the first few percent of it.
+_WARM_BY_ITSELF_SECS = 0.05
+
 #: Makes n calls of the kernel and returns the seconds of one call.
 TimeCalls = Callable[[int], float]
 
@@ -32,11 +37,12 @@ class TimingPlan:
     A kernel stops after its first call above ``hopeless_ratio`` times the incumbent, after three calls
     above ``promising_ratio`` times. A full timing has at least ``min_repeats`` repeats of at least
     ``min_repeat_secs`` each; it goes on until their quartiles lie within ``steady_spread`` of the median,
-    ``max_repeats`` are done or ``soft_budget_secs`` are spent. ``hard_budget_secs`` bounds the repeats of
-    very slow kernels. A disturbed full timing is repeated if the kernel could be better than ``retime_ratio``
-    times the incumbent. The first call of a kernel pays for page faults and the start of the thread pool: up
-    to ``cold_call_secs`` above the limit it gets a second chance. A single call is measured too long by up
-    to ``call_overhead_secs``, which matters for kernels of microseconds.
+    ``max_repeats`` are done or ``soft_budget_secs`` are spent. Three repeats are enough of a kernel that spends
+    that with them, and in a comparison of one that spends ``paired_budget_secs``. ``hard_budget_secs`` bounds
+    the repeats of very slow kernels. A disturbed full timing is repeated if the kernel could be better than
+    ``retime_ratio`` times the incumbent. The first call of a kernel pays for page faults and the start of the
+    thread pool: up to ``cold_call_secs`` above the limit it gets a second chance. A single call is measured too
+    long by up to ``call_overhead_secs``, which matters for kernels of microseconds.
     """
 
     hopeless_ratio: float = 3.0
@@ -47,6 +53,7 @@ class TimingPlan:
     min_repeat_secs: float = 0.01
     steady_spread: float = 0.02
     soft_budget_secs: float = 0.2
+    paired_budget_secs: float = 0.6
     retime_ratio: float = 1.05
     hard_budget_secs: float = 2.0
     cold_call_secs: float = 0.003
@@ -137,18 +144,22 @@ def _time_in_full(
 def _repeat_until_steady(
     time_calls: TimeCalls, plan: TimingPlan, n_calls: int, so_far: tuple[float, ...], clock: Callable[[], float]
 ) -> tuple[float, ...]:
-    begun = clock()
+    begun = clock() - sum(so_far)
     run_secs = list(so_far)
-    while len(run_secs) < plan.max_repeats:
+    while not _is_enough(plan, run_secs, clock() - begun):
         run_secs.append(time_calls(n_calls))
-        spent = clock() - begun
-        if spent > plan.hard_budget_secs:
-            break
-        if len(run_secs) >= plan.min_repeats and (
-            spent > plan.soft_budget_secs or relative_spread(run_secs) <= plan.steady_spread
-        ):
-            break
     return tuple(run_secs)
+
+
+def _is_enough(plan: TimingPlan, run_secs: list[float], spent_secs: float) -> bool:
+    n = len(run_secs)
+    if n and (n >= plan.max_repeats or spent_secs > plan.hard_budget_secs):
+        return True
+    # The repeats of a slow kernel are single calls: nothing short disturbs them.
+    if n >= _MIN_SLOW_REPEATS and sum(run_secs) > plan.soft_budget_secs:
+        return True
+    is_settled = spent_secs > plan.soft_budget_secs or relative_spread(run_secs) <= plan.steady_spread
+    return n >= plan.min_repeats and is_settled
 
 
 def relative_spread(run_secs: list[float]) -> float:
@@ -159,10 +170,29 @@ def relative_spread(run_secs: list[float]) -> float:
     return (upper - lower) / median
 
 
+def look(time_calls: TimeCalls, plan: TimingPlan, after_first_call: Callable[[], None]) -> float:
+    """Seconds per call, roughly: enough to know how many calls a repeat of a comparison needs."""
+    first = time_calls(1)
+    after_first_call()
+    return first if first > plan.min_repeat_secs else min(_three_samples(time_calls, plan, first))
+
+
 def time_repeat(time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float) -> float:
-    """One repeat of a comparison: one call to warm up, then at least ``min_repeat_secs`` of calls."""
-    time_calls(1)
+    """One repeat of a comparison: twice ``min_repeat_secs`` of calls, after one to warm up if they are short."""
+    if estimate_secs < _WARM_BY_ITSELF_SECS:
+        time_calls(1)
     return time_calls(_calls_lasting(2 * plan.min_repeat_secs, estimate_secs))
+
+
+def time_paired(repeat: Callable[[], float], plan: TimingPlan, n_repeats: int) -> tuple[float, ...]:
+    """The repeats of one kernel of a comparison: ``n_repeats``, or as many as its budget has room for."""
+    run_secs: list[float] = []
+    while len(run_secs) < n_repeats:
+        run_secs.append(repeat())
+        # What the calls took, not the waiting for the others.
+        if len(run_secs) >= _MIN_SLOW_REPEATS and sum(run_secs) > plan.paired_budget_secs:
+            break
+    return tuple(run_secs)
 
 
 def _calls_lasting(secs: float, per_call_secs: float) -> int:

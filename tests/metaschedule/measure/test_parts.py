@@ -15,7 +15,7 @@ from prune_engine.metaschedule.measure.builder import link
 from prune_engine.metaschedule.measure.children import JobFailedError
 from prune_engine.metaschedule.measure.numerics import compare_arrays, find_difference, save_reference
 from prune_engine.metaschedule.measure.runner import pinned_cpus
-from prune_engine.metaschedule.measure.timing import time_staged
+from prune_engine.metaschedule.measure.timing import look, time_paired, time_repeat, time_staged
 
 
 class FakeKernel:
@@ -82,6 +82,37 @@ class TestStagedTiming:
 
     def test_twice_disturbed_timing_is_flagged(self):
         assert FakeKernel(0.02, noisy=[True, True]).run(None).is_noisy
+
+    def test_slow_kernel_has_three_repeats_and_no_more(self):
+        kernel = FakeKernel(0.1)
+        assert len(kernel.run(None).run_secs) == 3
+        assert kernel.n_calls == 4  # and the cold one
+
+    def test_slow_kernel_that_was_disturbed_is_timed_again(self):
+        kernel = FakeKernel(0.1, noisy=[True, False])
+        assert not kernel.run(None).is_noisy
+        assert kernel.n_calls == 7
+
+
+class TestPairedTiming:
+    @pytest.mark.parametrize(("per_call", "n_repeats"), [(0.001, 8), (0.07, 8), (0.11, 6), (0.3, 3), (5.0, 3)])
+    def test_slow_kernels_have_fewer_repeats(self, per_call, n_repeats):
+        kernel = FakeKernel(per_call)
+        repeat = lambda: time_repeat(kernel.time_calls, TimingPlan(), per_call)  # noqa: E731
+        assert len(time_paired(repeat, TimingPlan(), 8)) == n_repeats
+
+    @pytest.mark.parametrize(("per_call", "n_calls"), [(0.04, 2), (0.06, 1)])
+    def test_short_kernels_are_warmed_up(self, per_call, n_calls):
+        kernel = FakeKernel(per_call)
+        time_repeat(kernel.time_calls, TimingPlan(), per_call)
+        assert kernel.n_calls == n_calls
+
+    @pytest.mark.parametrize(("per_call", "n_calls"), [(0.2, 1), (0.001, 4)])
+    def test_the_first_look_costs_slow_kernels_one_call(self, per_call, n_calls):
+        kernel, seen = FakeKernel(per_call), []
+        assert look(kernel.time_calls, TimingPlan(), lambda: seen.append(kernel.n_calls)) == per_call
+        assert kernel.n_calls == n_calls
+        assert seen == [1]
 
 
 class TestArguments:
