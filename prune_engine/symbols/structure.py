@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from prune_engine.errors import SpaceError
 from prune_engine.space import Int32Array
 from prune_engine.symbols.evaluate import CHUNK_ROWS, Evaluator, TableValues, evaluate
-from prune_engine.symbols.expr import Expr
+from prune_engine.symbols.expr import Expr, Int64Array
 from prune_engine.symbols.loop_nest import LoopNest
 from prune_engine.symbols.table import Column, SymbolDef
 
@@ -93,6 +93,44 @@ def nest_columns(batch: CandidateBatch, formulas: Mapping[str, Formula]) -> dict
     if not isinstance(known, _BatchColumns):
         known = batch.shared[_SHARED] = _BatchColumns(source, batch.indices)
     return known.of(formulas)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupColumns:
+    """Columns of the candidates that share one loop structure.
+
+    ``rows`` are their positions in the batch (None: all of it, in order), ``columns`` has one int64 (len(rows),)
+    per expression that was asked for, not to be written to.
+    """
+
+    nest: LoopNest
+    rows: NDArray[np.int64] | None
+    columns: list[Int64Array]
+
+
+#: All expressions that are wanted of a nest: as many as its statements need.
+NestFormulas = Callable[[LoopNest], Sequence[Expr]]
+
+
+def group_columns(
+    batch: CandidateBatch, formulas: NestFormulas, max_rows: int = CHUNK_ROWS
+) -> Iterator[GroupColumns]:
+    """Columns per loop structure, for what is computed statement by statement: structures differ in statements.
+
+    Yields at most ``max_rows`` candidates at a time, so that what is made of the columns stays in a core's cache.
+    ``formulas`` should remember what it makes, for instance in ``LoopNest.formulas``.
+    Raises SpaceError for a batch whose sketch could not be read.
+    """
+    source = _source(batch, "columns per statement")
+    for group in source.groups(batch.indices):
+        wanted = formulas(group.nest)
+        n = len(batch) if group.rows is None else len(group.rows)
+        for start in range(0, n, max_rows):
+            part = slice(start, min(start + max_rows, n))
+            whole = group.rows is None and n <= max_rows
+            rows = np.arange(part.start, part.stop) if group.rows is None else group.rows[part]
+            indices = batch.indices[part] if group.rows is None else batch.indices[rows]
+            yield GroupColumns(group.nest, None if whole else rows, evaluate(wanted, source.tables, indices))
 
 
 _SHARED = "columns over loop nests"
