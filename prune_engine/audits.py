@@ -20,6 +20,7 @@ _NOISE = 0.05
 _MIN_KEPT = 16
 #: Of n trials without a success a share of up to 3 / n is plausible at 95 % (the rule of three).
 _RULE_OF_THREE = 3.0
+_OFF_PREFIX = "switched off: "
 _AUDITED_STAGES = (Stage.RULE, Stage.DRAFT, Stage.VERIFY)
 
 
@@ -28,9 +29,9 @@ class AuditReport:
     """One strategy's drops of one task, or of several.
 
     Of ``n_dropped`` candidates ``n_measured`` were measured all the same. ``n_winners`` of those were no slower
-    than 1.05 times the best of the task, which is as good as it within the noise of single measurements; a
-    failure, and what was stopped early for being slow, is no winner. ``switched_off`` says why a rule judges
-    this task no more, "" if it does.
+    than 1.05 times the best of the task in the end, which is as good as it within the noise of single
+    measurements, or beat so much of what a rule keeps that it was switched off; a failure, and what was stopped
+    early for being slow, is no winner. ``switched_off`` says why a rule judges this task no more, "" if it does.
     """
 
     stage: Stage
@@ -69,6 +70,8 @@ class AuditLog:
         #: Latency by candidate, None for a failure or what is no full measurement.
         self._audited: dict[Auditee, dict[str, float | None]] = {}
         self._switched_off: dict[str, str] = {}
+        #: What rules were switched off for.
+        self._losses: set[str] = set()
 
     def add_drops(self, funnel: Sequence[FunnelStep], guesses: Collection[str]) -> None:
         """Count what the strategies named ``guesses`` dropped in a round, audits included."""
@@ -92,6 +95,8 @@ class AuditLog:
             auditee = verdict.stage, verdict.strategy
             if verdict.strategy not in guesses or verdict.stage not in _AUDITED_STAGES:
                 continue
+            if is_switch_off(verdict) and verdict.candidate_id in known:
+                self.switch_off(verdict.strategy, verdict.reason.removeprefix(_OFF_PREFIX), verdict.candidate_id)
             is_audit = verdict.outcome is Outcome.KEPT and verdict.reason.startswith(AUDIT_PREFIX)
             if verdict.outcome is Outcome.DROPPED or is_audit:
                 self._n_dropped[auditee] += verdict.count
@@ -111,13 +116,15 @@ class AuditLog:
         gain = 1 - audited[best] / min(kept[0], default_secs or kept[0])
         return Loss(best, gain) if gain > _NOISE else None
 
-    def switch_off(self, rule: str, why: str) -> None:
-        """Note that a rule judges this task no more."""
+    def switch_off(self, rule: str, why: str, candidate_id: str) -> None:
+        """Note that a rule judges this task no more, because of a candidate that it drops."""
         self._switched_off[rule] = why
+        self._losses.add(candidate_id)
 
-    def is_off(self, rule: str) -> bool:
-        """Whether a rule judges this task no more."""
-        return rule in self._switched_off
+    @property
+    def off(self) -> frozenset[str]:
+        """The rules that judge this task no more."""
+        return frozenset(self._switched_off)
 
     def reports(self, best_secs: float | None) -> tuple[AuditReport, ...]:
         """A report on each strategy that dropped something, in the order of the stages."""
@@ -126,16 +133,33 @@ class AuditLog:
 
     def _report(self, auditee: Auditee, best_secs: float | None) -> AuditReport:
         stage, strategy = auditee
-        latencies = list(self._audited.get(auditee, {}).values())
+        latencies = self._audited.get(auditee, {})
         limit = (best_secs or 0.0) * (1 + _NOISE)
         return AuditReport(
             stage=stage,
             strategy=strategy,
             n_dropped=max(self._n_dropped[auditee], len(latencies)),
             n_measured=len(latencies),
-            n_winners=sum(secs is not None and secs <= limit for secs in latencies),
+            n_winners=sum(
+                (secs is not None and secs <= limit) or identity in self._losses
+                for identity, secs in latencies.items()
+            ),
             switched_off=self._switched_off.get(strategy, "") if stage is Stage.RULE else "",
         )
+
+
+def switch_off_verdict(rule: str, why: str, loss: Loss) -> Verdict:
+    """What a store is told of a rule that judges a task no more."""
+    return Verdict(
+        Stage.RULE, rule, Outcome.FAILED, f"{_OFF_PREFIX}{why}", 1, loss.candidate_id, {"gain": loss.gain}
+    )
+
+
+def is_switch_off(verdict: Verdict) -> bool:
+    """Whether a verdict says that a rule judges a task no more; it is on the candidate that showed it."""
+    return (
+        verdict.stage is Stage.RULE and verdict.outcome is Outcome.FAILED and verdict.reason.startswith(_OFF_PREFIX)
+    )
 
 
 def merged(reports: Sequence[AuditReport]) -> tuple[AuditReport, ...]:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from prune_engine import __version__
+from prune_engine.audits import switch_off_verdict
 from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
@@ -291,26 +292,21 @@ class Engine:
         self._switch_off_wrong_rules(state)
 
     def _restore_audits(self, state: TaskState, stored: Sequence[StoredCandidate]) -> None:
-        verdicts = self._store.verdicts(state.task.task_id)
-        state.audits.restore(verdicts, stored, self._pipeline.guesses)
-        self._switch_off_wrong_rules(state)
+        state.audits.restore(self._store.verdicts(state.task.task_id), stored, self._pipeline.guesses)
+        for rule in state.audits.off:
+            self._pipeline.switch_off(rule, state.task.task_id)
 
     def _switch_off_wrong_rules(self, state: TaskState) -> None:
         """A heuristic that drops what beats all it keeps judges this task no more; it is told and stored."""
-        for rule in sorted(self._pipeline.heuristics):
-            loss = (
-                None if state.audits.is_off(rule) else state.audits.loss(rule, state.latencies, state.default_secs)
-            )
+        for rule in sorted(self._pipeline.heuristics - state.audits.off):
+            loss = state.audits.loss(rule, state.latencies, state.default_secs)
             if loss is None:
                 continue
             why = f"it drops a candidate that takes {loss.gain:.0%} less time than all that it keeps"
-            state.audits.switch_off(rule, why)
+            state.audits.switch_off(rule, why, loss.candidate_id)
             self._pipeline.switch_off(rule, state.task.task_id)
             self._observer.on_status(f"warning: {rule} is switched off for {state.task.name}: {why}")
-            verdict = Verdict(
-                Stage.RULE, rule, Outcome.FAILED, f"switched off: {why}", 1, loss.candidate_id, {"gain": loss.gain}
-            )
-            self._store.add_verdicts(self._run_id, state.task.task_id, [verdict])
+            self._store.add_verdicts(self._run_id, state.task.task_id, [switch_off_verdict(rule, why, loss)])
 
     def _known_ids(self, state: TaskState) -> frozenset[str]:
         """What need not run again, another tuner's work on the same store included."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from prune_engine.audits import is_switch_off
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
-from prune_engine.verdicts import Outcome, Stage, Verdict
+from prune_engine.verdicts import Stage, Verdict
 
 
 def explain_verdicts(task: TuningTask, verdicts: Sequence[Verdict]) -> list[str]:
@@ -35,7 +36,7 @@ def explain_measurement(stored: StoredCandidate) -> str:
 
 
 def _sentence(verdict: Verdict) -> str:
-    if verdict.stage is Stage.RULE and verdict.outcome is Outcome.FAILED:  # the rule, not the candidate
+    if is_switch_off(verdict):  # the rule was, not the candidate
         return f"{verdict.strategy} ({verdict.stage.value}) was {verdict.reason}: {verdict.candidate_id}."
     if verdict.candidate_id:
         text = f"Candidate {verdict.candidate_id} was"

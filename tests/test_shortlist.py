@@ -98,6 +98,13 @@ def test_seeds_and_the_audits_of_rules_are_not_skipped() -> None:
     assert not result.is_hopeless, "a verifier that was asked about nothing has not given up"
 
 
+def test_seeds_are_measured_even_where_nothing_else_is_worth_it() -> None:
+    seeds = make_batch(3, seed=1)
+    result = run(pipeline(verifier=skipping(nothing), audit_fraction=0), [make_batch(40)], [seeds], k=16)
+    assert set(result.reasons) == {SelectionReason.SEED}
+    assert not result.is_hopeless
+
+
 @pytest.mark.parametrize(("k", "n_measured"), [(1, 1), (2, 1), (16, 4), (64, 16)])
 def test_where_nothing_is_worth_it_a_quarter_of_the_round_is_measured_all_the_same(k: int, n_measured: int) -> None:
     batch = make_batch(300)

@@ -1,0 +1,146 @@
+"""Audits in the loop: counted, told, stored and taken up again; a wrong rule goes, a sure verifier ends a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from kits.engine import RunEngine
+from kits.pipeline import HEURISTIC, Judge, MaskRule, pipeline, run, truth
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.config import EngineConfig
+from prune_engine.engine import Engine
+from prune_engine.hookspecs import hookimpl
+from prune_engine.lifecycle import SilentObserver
+from prune_engine.plugins import PluginHost
+from prune_engine.store.base import Store
+from prune_engine.strategies import Rule, Verifier
+from prune_engine.task_state import TaskState
+from prune_engine.testing import FakeWorkbench, make_batch, make_measurement, make_profile, make_space, make_task
+from prune_engine.verdicts import BoolArray, Outcome, Stage, VerifyScores
+
+#: The unroll limit that the fake workbench likes best.
+BEST_UNROLL = 2
+
+
+class Plugin:
+    def __init__(self, *rules: Rule, verifier: Verifier | None = None) -> None:
+        self._rules, self._verifier = rules, verifier
+
+    @hookimpl
+    def register_rules(self) -> list[Rule]:
+        return list(self._rules)
+
+    @hookimpl
+    def register_verifiers(self) -> list[Verifier]:
+        return [self._verifier] if self._verifier else []
+
+
+def drops_the_best(batch: CandidateBatch) -> BoolArray:
+    return np.asarray(batch.indices[:, 3] != BEST_UNROLL)
+
+
+def drops_the_worst(batch: CandidateBatch) -> BoolArray:
+    return np.asarray(batch.indices[:, 3] != 3)
+
+
+def is_known(store: Store, rule: str) -> list[Any]:
+    verdicts = store.verdicts(make_task().task_id)
+    return [v for v in verdicts if v.strategy == rule and v.outcome is Outcome.FAILED]
+
+
+def test_a_rule_that_drops_the_best_is_switched_off(run_engine: RunEngine, store: Store) -> None:
+    log: list[str] = []
+    rule = MaskRule("acme.wrong", drops_the_best, HEURISTIC, log=log)
+    options: dict[str, Any] = {"audit_fraction": 0.3, "plateau_trials": 1000}
+    done = run_engine([make_task()], plugins={"acme": Plugin(rule)}, n_trials=128, **options)
+    (task,) = done.result.tasks
+    (report,) = [a for a in task.audits if a.strategy == "acme.wrong"]
+    assert report.switched_off.startswith("it drops a candidate that takes ")
+    assert report.n_winners >= 1
+    assert report.n_dropped > report.n_measured >= report.n_winners
+    (verdict,) = is_known(store, "acme.wrong")
+    assert verdict.reason == f"switched off: {report.switched_off}"
+    assert verdict.evidence["gain"] > 0.05
+    n_rounds_asked = len(log)
+    assert n_rounds_asked < 128 / 16 * 2 * 2, "it was asked to the end"
+    # Another run on the same store knows it, and does not ask the rule again.
+    log.clear()
+    again = run_engine([make_task()], plugins={"acme": Plugin(rule)}, n_trials=144, **options)
+    assert not log
+    (report_again,) = [a for a in again.result.tasks[0].audits if a.strategy == "acme.wrong"]
+    assert report_again.n_measured == report.n_measured
+    assert report_again.switched_off
+
+
+def test_a_rule_that_drops_the_worst_stays(run_engine: RunEngine, store: Store) -> None:
+    rule = MaskRule("acme.right", drops_the_worst, HEURISTIC)
+    done = run_engine([make_task()], plugins={"acme": Plugin(rule)}, n_trials=96, audit_fraction=0.2)
+    (report,) = [a for a in done.result.tasks[0].audits if a.strategy == "acme.right"]
+    assert report.n_measured > 0
+    assert not report.switched_off
+    assert not is_known(store, "acme.right")
+
+
+def test_a_rule_is_switched_off_for_one_task_only() -> None:
+    made = pipeline(MaskRule("acme.mixed", drops_the_best), audit_fraction=0)
+    batches = [make_batch(50, space=make_space(make_task(name))) for name in ("a", "b")]
+    made[0].switch_off("acme.mixed", batches[0].space.task.task_id)
+    for batch, n_kept in zip(batches, (50, int(drops_the_best(batches[1]).sum())), strict=True):
+        assert len(run(made, [batch], k=50).candidates) == n_kept
+        assert int(made[0].judge(batch)[1].sum()) == n_kept
+
+
+def test_switching_off_is_told(store: Store) -> None:
+    said: list[str] = []
+
+    class Listening(SilentObserver):
+        def on_status(self, message: str) -> None:
+            said.append(message)
+
+    config = EngineConfig.of(n_trials=128, audit_fraction=0.3, verifier=None)
+    host = PluginHost(config)
+    host.load()
+    host.register(Plugin(MaskRule("acme.wrong", drops_the_best, HEURISTIC)), "acme")
+    engine = Engine(config, FakeWorkbench(), store, make_profile(), host=host, observer=Listening())
+    engine.run([make_task()])
+    (warning,) = [line for line in said if line.startswith("warning: ")]
+    assert warning.startswith("warning: acme.wrong is switched off for matmul: it drops a candidate that takes ")
+    (verdict,) = is_known(store, "acme.wrong")
+    sentence = f"acme.wrong (rule) was {verdict.reason}: {verdict.candidate_id}."
+    assert sentence in engine.explain(make_task())
+
+
+def judge(prob: Callable[[CandidateBatch], np.ndarray]) -> Judge:
+    return Judge(lambda b: VerifyScores(truth(b), prob(b), "v", True, skip_above=0.85))
+
+
+def test_a_task_that_the_verifier_expects_nothing_of_converges(run_engine: RunEngine) -> None:
+    hopeless = judge(lambda b: np.ones(len(b)))
+    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000, "explore_size": 4096}
+    done = run_engine([make_task()], plugins={"acme": Plugin(verifier=hopeless)}, n_trials=400, **options)
+    (task,) = done.result.tasks
+    assert done.result.stop_reason == task.summary.stop_reason == "converged"
+    assert 16 <= task.summary.n_trials < 200
+    (report,) = [a for a in task.audits if a.stage is Stage.VERIFY]
+    assert report.strategy == "acme.judge"
+    assert report.n_measured == task.summary.n_trials
+
+
+def test_a_verifier_that_sees_hope_does_not_end_the_task(run_engine: RunEngine) -> None:
+    hopeful = judge(lambda b: (b.indices[:, 3] != BEST_UNROLL).astype(float))
+    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000}
+    done = run_engine([make_task()], plugins={"acme": Plugin(verifier=hopeful)}, n_trials=100, **options)
+    assert done.result.stop_reason == "trials"
+
+
+@pytest.mark.parametrize(("after_secs", "n"), [(0.98e-3, 0), (0.995e-3, 12)])
+def test_a_gain_starts_the_count_of_hopeless_trials_anew(after_secs: float, n: int) -> None:
+    state = TaskState(make_task())
+    state.default = make_measurement("default", after_secs)
+    state.n_hopeless_trials = 8
+    state.note_hopeless(4, before_secs=1e-3, min_gain=0.01)
+    assert state.n_hopeless_trials == n
