@@ -1,0 +1,191 @@
+"""One round's search: a population for every sketch, offspring where the good ones are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.space import BoolArray, DesignSpace, Int32Array, Sketch
+from prune_engine.strategies import Fitness
+from prune_engine_explore.breeding import offspring
+from prune_engine_explore.draws import FEW_STRUCTURES, drawn_rows, that_run
+from prune_engine_explore.memory import SketchMemory, TaskMemory
+from prune_engine_explore.neighbours import Neighbours, NeighbourTables, all_steps
+from prune_engine_explore.population import Population
+from prune_engine_explore.translation import Translations
+
+#: Share of each generation that is shared out to the sketches alike; the rest follows the best candidates.
+_EQUAL_SHARE = 0.4
+#: Shares of a generation: all steps of the best, copies from other sketches, fresh draws.
+_EXPANDED, _COPIED, _FRESH = 0.5, 0.1, 0.05
+#: Candidates next to whose structures others are opened.
+_N_BEST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What a round may cost: ``n_scored`` candidates in all, a ``drawn_share`` of them random draws, the others in
+    ``n_generations``. ``n_structures`` combinations of compute locations are opened, all sketches together.
+    """
+
+    n_scored: int
+    n_generations: int
+    drawn_share: float
+    n_structures: int
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One sketch in a round's search. ``descent`` int32 (d, v) are one step from a measured incumbent."""
+
+    sketch: Sketch
+    population: Population
+    memory: SketchMemory
+    steps: tuple[Neighbours, ...]
+    descent: Int32Array
+
+
+class Relations:
+    """Which choices are close and which sketches decide the same: kept by an explorer for all its rounds."""
+
+    def __init__(self) -> None:
+        """Nothing is known yet."""
+        self.neighbours = NeighbourTables()
+        self.translations = Translations()
+
+
+class Search:
+    """Evolves the populations of a space's sketches. Each ends with its best ``capacity`` candidates."""
+
+    def __init__(
+        self,
+        space: DesignSpace,
+        memory: TaskMemory,
+        known: Relations,
+        fitness: Fitness,
+        capacity: int,
+        rng: np.random.Generator,
+    ) -> None:
+        """Nothing is scored yet."""
+        self._space, self._memory, self._known, self._capacity, self._rng = space, memory, known, capacity, rng
+        self.fields = [
+            self._field(sketch, Population(space, sketch, fitness, capacity))
+            for sketch in space.sketches
+            if sketch.size
+        ]
+
+    def run(self, effort: Effort) -> None:
+        """Score random draws and what earlier rounds know of, then generation after generation."""
+        n_opened = effort.n_structures // 2
+        for field in self.fields:
+            structures = field.memory.structures
+            self._open(field, field.descent, -(-n_opened // len(self.fields)))
+            n_drawn = int(effort.n_scored * effort.drawn_share) // len(self.fields)
+            drawn = drawn_rows(
+                field.sketch, structures, n_drawn, self._rng, n_structures=max(n_opened, FEW_STRUCTURES)
+            )
+            descent = field.descent[structures.admits(field.descent)]
+            field.population.add(np.concatenate([self._remembered(field), descent, drawn]))
+        for generation in range(effort.n_generations):
+            n_left = effort.n_scored - sum(field.population.n_scored for field in self.fields)
+            if n_left <= 0:
+                break
+            self._generation(n_left // (effort.n_generations - generation), n_opened / effort.n_generations)
+
+    def blind(self, n: int) -> list[Int32Array]:
+        """About ``n`` candidates drawn from what is open, whatever their fitness, for each field int32 (m, v)."""
+        share = -(-n // len(self.fields))
+        return [drawn_rows(field.sketch, field.memory.structures, share, self._rng) for field in self.fields]
+
+    def _field(self, sketch: Sketch, population: Population) -> Field:
+        steps = self._known.neighbours.of_sketch(sketch)
+        descent = all_steps(self._memory.incumbents(sketch), steps)
+        return Field(sketch, population, self._memory.of(sketch), steps, descent[is_allowed(sketch, descent)])
+
+    def _open(self, field: Field, near: Int32Array, n: int) -> None:
+        """Open ``n`` more structures of a sketch, those of ``near`` first."""
+
+        def keep(rows: Int32Array) -> Int32Array:
+            return that_run(self._space, field.sketch, rows)
+
+        field.memory.structures.open(n, field.sketch, near, keep, self._rng)
+
+    def _remembered(self, field: Field) -> Int32Array:
+        """What earlier rounds know of a sketch: the fastest, and what was good but not measured."""
+        parts = [self._memory.incumbents(field.sketch)]
+        if field.memory.kept is not None:
+            parts.append(field.memory.kept)
+        known = np.concatenate(parts)
+        return known[is_allowed(field.sketch, known)]
+
+    def _generation(self, n: int, n_opened: float) -> None:
+        for field, share in zip(self.fields, self._shares(), strict=True):
+            near = self._opened(field, int(n_opened * share + self._rng.random()))
+            n_bred = max(int(n * share) - len(near), 0)
+            if len(near) or n_bred:
+                field.population.add(np.concatenate([near, self._bred(field, n_bred)]))
+
+    def _opened(self, field: Field, n: int) -> Int32Array:
+        """Open ``n`` structures, those next to the best candidates first; returns these one step further."""
+        structures = field.memory.structures
+        best = field.population.rows[:_N_BEST]
+        if structures.is_single or not n:
+            return best[:0]
+        near = np.concatenate([self._copied(field, _N_BEST), all_steps(best, field.steps, structures.variables)])
+        near = near[~structures.admits(near)]
+        self._open(field, near, n)
+        return near[structures.admits(near)]
+
+    def _shares(self) -> NDArray[np.float64]:
+        """The share of a generation that each sketch gets, float64 (sketches,), summing up to 1."""
+        scores = np.concatenate([field.population.scores for field in self.fields])
+        owners = np.repeat(np.arange(len(self.fields)), [len(field.population) for field in self.fields])
+        best = owners[np.argsort(-scores, kind="stable")[: self._capacity]]
+        held = np.bincount(best, minlength=len(self.fields)) / max(len(best), 1)
+        equal = np.full(len(self.fields), 1 / len(self.fields))
+        return equal if not len(best) else _EQUAL_SHARE * equal + (1 - _EQUAL_SHARE) * held
+
+    def _bred(self, field: Field, n: int) -> Int32Array:
+        """About ``n`` candidates to score next, int32 (<= n, v)."""
+        population, structures = field.population, field.memory.structures
+        degree = max(1, round(sum(step.mean_count for step in field.steps)))
+        expanded = all_steps(population.unexpanded(-(-int(n * _EXPANDED) // degree)), field.steps)
+        copied = self._copied(field, int(n * _COPIED))
+        drawn = drawn_rows(field.sketch, structures, int(n * _FRESH), self._rng)
+        parts = [part[structures.admits(part)][: int(n * _EXPANDED)] for part in (expanded, copied)]
+        n_children = max(n - len(drawn) - sum(map(len, parts)), 0)
+        mothers, fathers = (self._parents(field, n_children) for _ in range(2))
+        children = offspring(field.sketch, mothers, fathers, field.steps, structures, self._rng)
+        return np.concatenate([*parts, drawn, children])
+
+    def _parents(self, field: Field, n: int) -> Int32Array:
+        """``n`` good candidates of a sketch, drawn ones as long as there are none, int32 (n, v)."""
+        if not len(field.population):
+            return drawn_rows(field.sketch, field.memory.structures, n, self._rng)
+        return field.population.parents(n, self._rng)
+
+    def _copied(self, field: Field, n: int) -> Int32Array:
+        """The best of the other sketches as candidates of this one, int32 (<= n, v)."""
+        sources = [
+            (other.population.rows, translation)
+            for other in self.fields
+            if other is not field and (translation := self._known.translations.between(other.sketch, field.sketch))
+        ]
+        parts = [field.population.rows[:0]]
+        for rows, translation in sources:
+            best = rows[: -(-n // len(sources))]
+            parts.append(translation(best, self._parents(field, len(best))))
+        copied = np.concatenate(parts)
+        return copied[is_allowed(field.sketch, copied)]
+
+
+def is_allowed(sketch: Sketch, indices: Int32Array) -> BoolArray:
+    """Which candidates, int32 (n, v), hold only choices that the sketch still allows, bool (n,)."""
+    keep = np.ones(len(indices), dtype=np.bool_)
+    for v, variable in enumerate(sketch.variables):
+        allowed = np.zeros(len(variable.table), dtype=np.bool_)
+        allowed[variable.rows] = True
+        keep &= allowed[indices[:, v]]
+    return keep
