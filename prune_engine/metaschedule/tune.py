@@ -22,6 +22,7 @@ from prune_engine.store.open import open_store
 if TYPE_CHECKING:
     from prune_engine.hardware.schema import HardwareProfile
     from prune_engine.metaschedule.importers import ImportedModel
+    from prune_engine.metaschedule.measure import WarmServer
     from prune_engine.metaschedule.model_timing import ModelComparison
     from prune_engine.metaschedule.workbench import TvmWorkbench
 
@@ -80,11 +81,20 @@ def tune_model(
     Raises the errors of each step: ModelImportError, TargetError, ConfigError, StoreError, OutputError,
     MeasureServerError, NothingMeasuredError (after the store was written) and NumericsError.
     """
+    from prune_engine.metaschedule.measure import WarmServer
     from prune_engine.metaschedule.workloads.loading import check_source
 
     observer = observer or SilentObserver()
     check_source(str(request.model_path), request.shapes, request.dims)  # before anything that takes seconds
     _check_writable(request.out_dir)
+    # Loads the compiler in a process of its own while it is loaded here.
+    with WarmServer(request.n_threads) as warm:
+        return _tune(request, observer, should_stop, warm)
+
+
+def _tune(
+    request: TuneRequest, observer: Observer, should_stop: Callable[[], bool], warm: WarmServer
+) -> TuneOutcome:
     host = PluginHost(request.config)
     host.register(_FailureTeller(observer), "prune-engine tune")
     host.load()
@@ -97,8 +107,7 @@ def tune_model(
         observer.on_status(f"warning: {remark}")
     store = _open_store(request, host)
     try:
-        # Preloads in processes of its own while the model is imported here.
-        with _workbench(request, target, profile) as workbench:
+        with _workbench(request, target, profile, warm) as workbench:
             observer.on_status(f"importing {request.model_path.name}")
             model = _import(request, target)
             engine = Engine(
@@ -202,7 +211,7 @@ def _open_store(request: TuneRequest, host: PluginHost) -> Store:
     return opened if isinstance(opened, Store) else open_store(request.store_url)
 
 
-def _workbench(request: TuneRequest, target: str, profile: HardwareProfile) -> TvmWorkbench:
+def _workbench(request: TuneRequest, target: str, profile: HardwareProfile, warm: WarmServer) -> TvmWorkbench:
     from prune_engine.metaschedule.measure import MeasureSettings
     from prune_engine.metaschedule.workbench import TvmWorkbench
 
@@ -218,7 +227,7 @@ def _workbench(request: TuneRequest, target: str, profile: HardwareProfile) -> T
         seed=request.config.seed,
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
-    return TvmWorkbench(settings, profile.digest())
+    return TvmWorkbench(settings, profile.digest(), warm)
 
 
 def _import(request: TuneRequest, target: str) -> ImportedModel:

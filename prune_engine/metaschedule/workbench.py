@@ -15,7 +15,14 @@ from prune_engine.measurement import (
     Measurement,
 )
 from prune_engine.metaschedule.materialise import Materialised, Materialiser, module_to_json
-from prune_engine.metaschedule.measure import BuildJob, DefaultJob, JobResult, MeasurePool, MeasureSettings
+from prune_engine.metaschedule.measure import (
+    BuildJob,
+    DefaultJob,
+    JobResult,
+    MeasurePool,
+    MeasureSettings,
+    WarmServer,
+)
 from prune_engine.space import DesignSpace
 from prune_engine.task import TuningTask
 
@@ -23,14 +30,14 @@ from prune_engine.task import TuningTask
 class TvmWorkbench:
     """The Workbench of prune_engine.measurement for TVM's MetaSchedule. Use it as a context manager."""
 
-    def __init__(self, settings: MeasureSettings, profile_digest: str) -> None:
-        """Start the measurement processes in the background."""
+    def __init__(self, settings: MeasureSettings, profile_digest: str, warm: WarmServer | None = None) -> None:
+        """Start the measurement processes in the background, or take over those that were started already."""
         self._settings = settings
         self._profile_digest = profile_digest
         self._device_name = cpu_model()
         self._materialisers: dict[str, Materialiser] = {}
         self._with_reference: set[str] = set()
-        self._pool = MeasurePool(settings)
+        self._pool = MeasurePool(settings, warm)
         self._pool.start()
 
     def __enter__(self) -> TvmWorkbench:

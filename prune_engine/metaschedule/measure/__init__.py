@@ -18,6 +18,7 @@ from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, Defaul
 from prune_engine.metaschedule.measure.pool import MeasurePool
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.timing import TimingPlan
+from prune_engine.metaschedule.measure.warm import WarmServer
 
 __all__ = [
     "ArtifactJob",
@@ -28,4 +29,5 @@ __all__ = [
     "MeasurePool",
     "MeasureSettings",
     "TimingPlan",
+    "WarmServer",
 ]

@@ -10,6 +10,7 @@ import site
 import socket
 import subprocess
 import sys
+from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -43,40 +44,69 @@ class ServerDiedError(Exception):
         self.was_working = was_working
 
 
+@dataclass(frozen=True, slots=True)
+class ServerProcess:
+    """A server that loads the compiler and waits to be configured; ``socket`` is our end of the line to it."""
+
+    process: subprocess.Popen[bytes]
+    socket: socket.socket
+
+    def end(self, folder: Path) -> None:
+        """End it with everything it started."""
+        with contextlib.suppress(OSError):
+            # Not only closed: a process forked from ours may hold a copy of this end.
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        try:
+            self.process.wait(timeout=3)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        kill_marked(str(folder))
+
+
+def launch(folder: Path, n_threads: int, *, pin_cpus: bool) -> ServerProcess:
+    """Start a server that works in ``folder``; return at once. Raises MeasureServerError."""
+    ours, theirs = socket.socketpair()
+    try:
+        with (folder / _LOG).open("wb") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", _MODULE, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=[theirs.fileno()],
+                # Out of the terminal's reach: Ctrl-C must reach the engine alone, which then decides.
+                start_new_session=True,
+                # An empty folder: modules that lie in the user's folder must not shadow others.
+                cwd=folder,
+                env=_environment(folder, n_threads, pin_cpus=pin_cpus),
+            )
+    except OSError as error:
+        ours.close()
+        raise MeasureServerError(
+            "the measurement server cannot be started", who=sys.executable, got=str(error)
+        ) from error
+    finally:
+        theirs.close()
+    return ServerProcess(process, ours)
+
+
 class ServerClient:
     """The connection to the current server process."""
 
-    def __init__(self, settings: MeasureSettings, folder: Path) -> None:
+    def __init__(self, settings: MeasureSettings, folder: Path, started: ServerProcess | None = None) -> None:
+        """Configure ``started``, or start a server. Raises MeasureServerError."""
         self._settings = settings
         self._folder = folder
         self._is_ready = False
-        self._start()
+        self._start(started)
 
-    def _start(self) -> None:
-        ours, theirs = socket.socketpair()
-        try:
-            with (self._folder / _LOG).open("wb") as log:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", _MODULE, str(theirs.fileno())],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=[theirs.fileno()],
-                    # Out of the terminal's reach: Ctrl-C must reach the engine alone, which then decides.
-                    start_new_session=True,
-                    # An empty folder: modules that lie in the user's folder must not shadow others.
-                    cwd=self._folder,
-                    env=_environment(self._settings, self._folder),
-                )
-        except OSError as error:
-            ours.close()
-            raise MeasureServerError(
-                "the measurement server cannot be started", who=sys.executable, got=str(error)
-            ) from error
-        finally:
-            theirs.close()
-        self._socket = ours
-        self._connection = Connection(os.dup(ours.fileno()))
+    def _start(self, started: ServerProcess | None = None) -> None:
+        settings = self._settings
+        self._server = started or launch(self._folder, settings.n_threads, pin_cpus=settings.pin_cpus)
+        self._process = self._server.process
+        self._connection = Connection(os.dup(self._server.socket.fileno()))
         self._is_ready = False
         with contextlib.suppress(ServerDiedError):  # the first use reports it
             self._send(Configure(self._settings, str(self._folder)))
@@ -152,17 +182,8 @@ class ServerClient:
             raise
 
     def _end(self) -> None:
-        with contextlib.suppress(OSError):
-            # Not only closed: a process forked from ours may hold a copy of this end.
-            self._socket.shutdown(socket.SHUT_RDWR)
         self._connection.close()
-        self._socket.close()
-        try:
-            self._process.wait(timeout=3)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        kill_marked(str(self._folder))
+        self._server.end(self._folder)
 
     def _last_words(self) -> str:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -181,12 +202,12 @@ class ServerClient:
         return how
 
 
-def _environment(settings: MeasureSettings, folder: Path) -> dict[str, str]:
+def _environment(folder: Path, n_threads: int, *, pin_cpus: bool) -> dict[str, str]:
     environment = dict(os.environ)
     environment[COOKIE_VARIABLE] = str(folder)
     # TVM reads this when its thread pool starts, which happens in each run child.
-    environment["TVM_NUM_THREADS"] = str(settings.n_threads)
-    if settings.pin_cpus:
+    environment["TVM_NUM_THREADS"] = str(n_threads)
+    if pin_cpus:
         # TVM would bind its workers to processors counted from 0, whether we may use those or not.
         environment["TVM_BIND_THREADS"] = "0"
     # A process with threads cannot be forked safely, and numpy's would start at import.

@@ -15,7 +15,8 @@ from prune_engine.metaschedule.measure.client import ServerClient, ServerDiedErr
 from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, DefaultJob, Job, JobResult
 from prune_engine.metaschedule.measure.protocol import Order, RunMode, kept_library
 from prune_engine.metaschedule.measure.settings import MeasureSettings
-from prune_engine.metaschedule.measure.tempdirs import PoolFolder, create_pool_folder
+from prune_engine.metaschedule.measure.tempdirs import PoolFolder
+from prune_engine.metaschedule.measure.warm import WarmServer, pool_folder
 
 #: Orders given out beyond the number of builders: one kernel being timed, one getting ready, one in reserve.
 _N_AHEAD = 3
@@ -51,8 +52,17 @@ class MeasurePool:
     through these methods; only MeasureServerError does, when the server cannot be kept alive.
     """
 
-    def __init__(self, settings: MeasureSettings) -> None:
-        self._settings = settings
+    def __init__(self, settings: MeasureSettings, warm: WarmServer | None = None) -> None:
+        """Prepare. ``warm`` is a server for the same threads, which the pool takes over when it starts.
+
+        Raises ValueError if that runs kernels in another way.
+        """
+        if warm is not None and (warm.n_threads, warm.pin_cpus) != (settings.n_threads, settings.pin_cpus):
+            raise ValueError(
+                f"the server was started for {warm.n_threads} threads, pinned: {warm.pin_cpus}; "
+                f"wanted are {settings.n_threads}, pinned: {settings.pin_cpus}"
+            )
+        self._settings, self._warm = settings, warm
         self._folder: PoolFolder | None = None
         self._client: ServerClient | None = None
         self._tasks: dict[str, _Task] = {}
@@ -75,15 +85,13 @@ class MeasurePool:
         """
         if self._client is not None:
             return
+        taken = self._warm.take() if self._warm is not None else None
+        if taken is not None:
+            self._folder, started = taken
+            self._client = ServerClient(self._settings, self._folder.path, started)
+            return
         if self._folder is None:
-            try:
-                self._folder = create_pool_folder()
-            except OSError as error:
-                raise MeasureServerError(
-                    f"no temporary folder can be made ({error})",
-                    who="measurement",
-                    remedy="Free space there or point TMPDIR elsewhere.",
-                ) from error
+            self._folder = pool_folder()
         self._client = ServerClient(self._settings, self._folder.path)
 
     def open_task(

@@ -15,6 +15,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -39,14 +40,21 @@ def main(fd: int) -> None:
     adopt_orphans()
     connection = Connection(fd)
     parent_pid = os.getppid()
-    configure = connection.recv()
-    assert isinstance(configure, Configure)
-    folder = Path(configure.folder)
+    folder = Path.cwd()
     try:
-        try:
+        problem = _problem_of(_load_compiler)  # before it is known for what
+        configure = connection.recv()
+        assert isinstance(configure, Configure)
+        folder = Path(configure.folder)
+        target: Any = None
+
+        def preload() -> None:
+            nonlocal target
             target = _preload(configure.settings.target, folder)
-        except Exception as error:  # noqa: BLE001  # process boundary: the pool raises it
-            connection.send(Ready(problem=f"{type(error).__name__}: {error}"))
+
+        problem = problem or _problem_of(preload)
+        if problem is not None:
+            connection.send(Ready(problem=problem))
             return
         connection.send(Ready())
         selector = selectors.DefaultSelector()
@@ -60,11 +68,23 @@ def main(fd: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _preload(target_json: str, folder: Path) -> Any:
-    """Import TVM and compile something small, so that no child pays for what is imported on first use."""
-    tvm = import_tvm()
+def _problem_of(step: Callable[[], None]) -> str | None:
+    """Do something that may fail in any way; say how it did."""
+    try:
+        step()
+    except Exception as error:  # noqa: BLE001  # process boundary: the pool raises it
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _load_compiler() -> None:
+    import_tvm()
     from tvm.script import tirx as T  # noqa: N812, F401  # what printed modules are parsed with
 
+
+def _preload(target_json: str, folder: Path) -> Any:
+    """Compile something small, so that no child pays for what is imported on first use."""
+    tvm = import_tvm()
     target = tvm.target.Target(target_json)
     te = tvm.te
     a = te.placeholder((16,), name="a")

@@ -15,7 +15,7 @@ import pytest
 
 from prune_engine.errors import MeasureServerError
 from prune_engine.measurement import MeasureErrorKind
-from prune_engine.metaschedule.measure import MeasurePool, MeasureSettings, client
+from prune_engine.metaschedule.measure import MeasurePool, MeasureSettings, WarmServer, client
 from prune_engine.metaschedule.measure.linux import find_marked
 from prune_engine.metaschedule.measure.tempdirs import create_pool_folder, sweep_stale_folders
 
@@ -180,3 +180,39 @@ class TestStaleFolders:
         folder.remove()
         folder.remove()
         assert not folder.path.exists()
+
+
+class TestWarmServer:
+    def test_is_taken_over_by_the_first_pool(self, kernels, find_server):
+        with WarmServer(1) as warm:
+            server = find_server()
+            with MeasurePool(MeasureSettings(kernels.target, 1), warm) as pool:
+                assert pool.open_task("t", kernels.plus("default"), kernels.shapes, kernels.dtypes).error is None
+                assert find_server() == server
+                assert warm.take() is None
+            assert not server.is_running() or server.status() == psutil.STATUS_ZOMBIE
+
+    def test_leaves_nothing_if_nobody_takes_it(self):
+        with WarmServer(1) as warm:
+            folder, server = warm.take()
+            warm._parts = folder, server
+        assert not folder.path.exists()
+        assert server.process.returncode is not None
+
+    def test_of_other_threads_is_refused(self, kernels):
+        with WarmServer(1) as warm, pytest.raises(ValueError, match="started for 1 threads"):
+            MeasurePool(MeasureSettings(kernels.target, 2), warm)
+
+    def test_ends_if_its_parent_is_killed_while_it_loads(self, eventually):
+        code = (
+            "import time\n"
+            "from prune_engine.metaschedule.measure import WarmServer\n"
+            "warm = WarmServer(1)\n"
+            "print(warm._parts[0].path, flush=True)\n"
+            "time.sleep(100)"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+        folder = Path(process.stdout.readline().strip())
+        process.kill()
+        process.wait()
+        assert eventually(lambda: not find_marked(str(folder)) and not folder.exists())
