@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from prune_engine.strategies import Positions, SelectionPool, Selector
+from prune_engine.strategies import SelectionPool, Selector
 from prune_engine.verdicts import Selection, SelectionReason
+from prune_engine_select.slate import Slate
 
 
 class EpsilonGreedySelector(Selector):
@@ -24,25 +25,11 @@ class EpsilonGreedySelector(Selector):
 
     def select(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
         """Choose at most ``k``; numbers of audits and probes are drawn, so small batches get theirs at times."""
-        half, k = -(-k // 2), min(k, len(pool))
-        chosen: list[int] = []
-        reasons: list[SelectionReason] = []
-        is_free = np.ones(len(pool), dtype=np.bool_)
-
-        def take(positions: Positions, n: int, reason: SelectionReason) -> None:
-            fresh = positions[is_free[positions]][: max(n, 0)]
-            is_free[fresh] = False
-            chosen.extend(int(p) for p in fresh)
-            reasons.extend([reason] * len(fresh))
-
-        audits, ordinary = np.flatnonzero(pool.is_audit), np.flatnonzero(~pool.is_audit)
-        take(np.flatnonzero(pool.is_seed), half, SelectionReason.SEED)
-        n_audits = int(rng.binomial(k, len(audits) / len(pool))) if len(audits) else 0
-        take(rng.permutation(audits), min(n_audits, half - len(chosen)), SelectionReason.AUDIT)
-        left = k - len(chosen)
-        n_probes = left if not pool.is_trained else int(rng.binomial(left, self._epsilon))
+        slate = Slate(pool, k)
+        slate.take_seeds_and_audits(rng)
+        ordinary = np.flatnonzero(~pool.is_audit)
+        n_probes = slate.n_left if not pool.is_trained else int(rng.binomial(slate.n_left, self._epsilon))
         ranked = ordinary[np.argsort(-pool.scores[ordinary], kind="stable")]
-        take(ranked, left - n_probes, SelectionReason.TOP)
-        take(rng.permutation(ordinary), k - len(chosen), SelectionReason.EXPLORE)
-        take(rng.permutation(audits), k - len(chosen), SelectionReason.AUDIT)
-        return Selection(np.array(chosen, dtype=np.int64), tuple(reasons))
+        slate.take(ranked, slate.n_left - n_probes, SelectionReason.TOP)
+        slate.fill(rng)
+        return slate.selection()

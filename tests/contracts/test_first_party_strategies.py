@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from prune_engine_explore.evolution import EvolutionExplorer
+from prune_engine_explore.search import Effort
 from prune_engine_explore.uniform import UniformExplorer
 from prune_engine_lightgbm.verifier import DecisionVerifier
 from prune_engine_rules import register_rules
+from prune_engine_select.diverse import DiverseSelector
 from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
 
 from prune_engine.config import EngineConfig
@@ -31,6 +34,16 @@ class TestUniformExplorer(ExplorerContract):
         return UniformExplorer()
 
 
+@pytest.mark.parametrize("exhaustive_cost", [0, 1 << 17], ids=["evolves", "scores-all"])
+class TestEvolutionExplorer(ExplorerContract):
+    strategy = EvolutionExplorer
+
+    @pytest.fixture
+    def explorer(self, exhaustive_cost: int) -> Explorer:
+        few = Effort(n_scored=4096, n_generations=3, drawn_share=0.3, n_structures=8)
+        return EvolutionExplorer(first=few, later=few, exhaustive_cost=exhaustive_cost)
+
+
 class TestDecisionVerifier(VerifierContract):
     strategy = DecisionVerifier
 
@@ -51,6 +64,15 @@ class TestEpsilonGreedySelector(SelectorContract):
         if epsilon == 1.0:
             pytest.skip("all probes: as good as the average by design")
         super().test_prefers_the_better(selector)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+class TestDiverseSelector(SelectorContract):
+    strategy = DiverseSelector
+
+    @pytest.fixture
+    def selector(self, epsilon: float) -> Selector:
+        return DiverseSelector(epsilon)
 
 
 def test_every_shipped_strategy_is_tested_here() -> None:
