@@ -68,15 +68,22 @@ class Budget:
 
     def batch_size(self, state: TaskState, states: Sequence[TaskState]) -> int:
         """Candidates of a task's next batch, >= 1: no more than can be paid, and less while others wait."""
-        payable = self._payable_trials(states)
+        payable, size = self._payable_trials(states), self._batch_size(state)
         if payable is None:
-            return self._config.batch_size
+            return size
         fresh = [s for s in states if s.is_open and not s.n_trials]
         if not state.n_trials and len(fresh) > 1:
             # Half of it evenly, half by what a task costs: trials on trivial kernels gain nothing.
             share = 0.5 / len(fresh) + 0.5 * cost_secs(state) / (sum(map(cost_secs, fresh)) or 1.0)
             payable = int(_FIRST_BATCHES_SHARE * payable * share)
-        return max(1, min(self._config.batch_size, payable))
+        return max(1, min(size, payable))
+
+    def _batch_size(self, state: TaskState) -> int:
+        """Small at first, when each batch teaches much, and never beyond the trials for which it is to be small."""
+        config = self._config
+        if state.n_trials >= config.first_trials or config.first_batch_size >= config.batch_size:
+            return config.batch_size
+        return min(config.first_batch_size, config.first_trials - state.n_trials)
 
     def _payable_trials(self, states: Sequence[TaskState]) -> int | None:
         limits: list[int] = []

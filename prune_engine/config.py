@@ -13,8 +13,13 @@ class EngineConfig(BaseModel):
     """Every option of the engine. Times in seconds, sizes in bytes.
 
     ``n_trials`` counts the measured candidates of the whole job, earlier runs on the same store included;
-    ``budget_secs`` counts this run alone. At least one of them should be set. ``prior`` is what a verifier starts
-    from: ``builtin`` models of other devices, ``none``, or the path of a model file.
+    ``budget_secs`` counts this run alone. At least one of them should be set.
+
+    A task is measured in batches of ``batch_size``, but of ``first_batch_size``, if that is smaller, until it has
+    ``first_trials``: what the first trials teach is worth most. Of ``explore_size`` proposals of the explorer the
+    best ``draft_size`` reach the verifier. ``epsilon`` is the share of a batch that is drawn at random,
+    ``audit_fraction`` that of what a guess drops which may be measured all the same. ``prior`` is what a verifier
+    starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -22,16 +27,18 @@ class EngineConfig(BaseModel):
     n_trials: int | None = Field(default=None, ge=0)
     budget_secs: float | None = Field(default=None, gt=0)
     batch_size: int = Field(default=16, ge=1, le=4096)
+    first_batch_size: int = Field(default=8, ge=1, le=4096)
+    first_trials: int = Field(default=32, ge=0)
     explore_size: int = Field(default=2048, ge=1)
     draft_size: int = Field(default=512, ge=1)
-    epsilon: float = Field(default=0.1, ge=0, le=1)
+    epsilon: float = Field(default=0.02, ge=0, le=1)
     audit_fraction: float = Field(default=0.02, ge=0, le=1)
     plateau_trials: int = Field(default=96, ge=1)
     plateau_gain: float = Field(default=0.01, ge=0)
     n_finalists: int = Field(default=3, ge=1, le=32)
     seed: int = Field(default=0, ge=0, lt=2**31)
     explorer: str = "explore.uniform"
-    draft_scorer: str | None = None
+    draft_scorer: str | None = "draft.symbols"
     verifier: str | None = "lightgbm.decisions"
     selector: str = "select.epsilon-greedy"
     prior: str = "builtin"

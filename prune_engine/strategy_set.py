@@ -15,6 +15,9 @@ from prune_engine.symbols.table import SymbolDef, symbol_table
 
 S = TypeVar("S", bound=Strategy)
 
+#: Kinds that a run can do without, and the option that names each.
+_OPTIONAL = {"draft_scorer": "--draft", "verifier": "--verifier"}
+
 
 @dataclass(frozen=True, slots=True)
 class Strategies:
@@ -95,5 +98,9 @@ def _named(strategies: Sequence[S], name: str, option: str) -> S:
         got=repr(name),
         expected="one of: " + (", ".join(sorted(s.name for s in strategies)) or "(none is registered)"),
         remedy="`prune-engine plugins` lists what is loaded and why something is not. "
-        + ("Or do without: --verifier none." if option == "verifier" else f"Or choose another by --{option}."),
+        + (
+            f"Or do without: {_OPTIONAL[option]} none."
+            if option in _OPTIONAL
+            else f"Or choose another by --{option}."
+        ),
     )

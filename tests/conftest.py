@@ -43,6 +43,15 @@ def store() -> Iterator[Store]:
     store.close()
 
 
+_PLAIN: dict[str, Any] = {
+    "explorer": "explore.uniform",
+    "draft_scorer": None,
+    "verifier": None,
+    "selector": "select.epsilon-greedy",
+    "first_trials": 0,
+}
+
+
 class EngineRun:
     """One run of the engine on a fake workbench, and what it left behind."""
 
@@ -69,7 +78,8 @@ class EngineRun:
 def run_engine(store: Store, profile: HardwareProfile) -> Callable[..., EngineRun]:
     """Run the engine on tasks: ``run_engine(tasks, plugins={"name": plugin}, n_trials=32, ...)``.
 
-    Without LightGBM unless ``verifier`` is given: it is slow to import, and few tests need it.
+    Without LightGBM unless ``verifier`` is given: it is slow to import, and few tests need it. Batches have one
+    size from the start, nothing is drafted and the explorer draws, unless the options say otherwise.
     """
 
     def run(
@@ -82,7 +92,7 @@ def run_engine(store: Store, profile: HardwareProfile) -> Callable[..., EngineRu
         clock: Callable[[], float] | None = None,
         **options: Any,
     ) -> EngineRun:
-        config = EngineConfig.of(**{"verifier": None, **options})
+        config = EngineConfig.of(**{**_PLAIN, **options})
         host = PluginHost(config)
         host.load()
         for name, plugin in (plugins or {}).items():

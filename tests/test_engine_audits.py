@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kits.engine import RunEngine
+from kits.engine import RunEngine, small_space
 from kits.pipeline import HEURISTIC, Judge, MaskRule, pipeline, run, truth
 
 from prune_engine.candidates import CandidateBatch
@@ -19,11 +19,16 @@ from prune_engine.plugins import PluginHost
 from prune_engine.store.base import Store
 from prune_engine.strategies import Rule, Verifier
 from prune_engine.task_state import TaskState
-from prune_engine.testing import FakeWorkbench, make_batch, make_measurement, make_profile, make_space, make_task
+from prune_engine.testing import FakeWorkbench, make_batch, make_measurement, make_profile, make_task
 from prune_engine.verdicts import BoolArray, Outcome, Stage, VerifyScores
 
-#: The unroll limit that the fake workbench likes best.
-BEST_UNROLL = 2
+#: The unroll limit that the fake workbench likes best; the farther from it, the slower.
+BEST_UNROLL = 100
+
+
+def workbench() -> FakeWorkbench:
+    """400 candidates: the unroll limit counts, the order hardly."""
+    return FakeWorkbench(spaces={make_task().task_id: small_space(make_task(), 400)})
 
 
 class Plugin:
@@ -40,11 +45,11 @@ class Plugin:
 
 
 def drops_the_best(batch: CandidateBatch) -> BoolArray:
-    return np.asarray(batch.indices[:, 3] != BEST_UNROLL)
+    return np.asarray(np.abs(batch.indices[:, 0] - BEST_UNROLL) >= 60)
 
 
 def drops_the_worst(batch: CandidateBatch) -> BoolArray:
-    return np.asarray(batch.indices[:, 3] != 3)
+    return np.asarray(np.abs(batch.indices[:, 0] - BEST_UNROLL) < 60)
 
 
 def is_known(store: Store, rule: str) -> list[Any]:
@@ -55,8 +60,8 @@ def is_known(store: Store, rule: str) -> list[Any]:
 def test_a_rule_that_drops_the_best_is_switched_off(run_engine: RunEngine, store: Store) -> None:
     log: list[str] = []
     rule = MaskRule("acme.wrong", drops_the_best, HEURISTIC, log=log)
-    options: dict[str, Any] = {"audit_fraction": 0.3, "plateau_trials": 1000}
-    done = run_engine([make_task()], plugins={"acme": Plugin(rule)}, n_trials=128, **options)
+    options: dict[str, Any] = {"audit_fraction": 1.0, "plateau_trials": 1000}
+    done = run_engine([make_task()], workbench(), plugins={"acme": Plugin(rule)}, n_trials=128, **options)
     (task,) = done.result.tasks
     (report,) = [a for a in task.audits if a.strategy == "acme.wrong"]
     assert report.switched_off.startswith("it drops a candidate that takes ")
@@ -69,7 +74,7 @@ def test_a_rule_that_drops_the_best_is_switched_off(run_engine: RunEngine, store
     assert n_rounds_asked < 128 / 16 * 2 * 2, "it was asked to the end"
     # Another run on the same store knows it, and does not ask the rule again.
     log.clear()
-    again = run_engine([make_task()], plugins={"acme": Plugin(rule)}, n_trials=144, **options)
+    again = run_engine([make_task()], workbench(), plugins={"acme": Plugin(rule)}, n_trials=144, **options)
     assert not log
     (report_again,) = [a for a in again.result.tasks[0].audits if a.strategy == "acme.wrong"]
     assert report_again.n_measured == report.n_measured
@@ -78,7 +83,7 @@ def test_a_rule_that_drops_the_best_is_switched_off(run_engine: RunEngine, store
 
 def test_a_rule_that_drops_the_worst_stays(run_engine: RunEngine, store: Store) -> None:
     rule = MaskRule("acme.right", drops_the_worst, HEURISTIC)
-    done = run_engine([make_task()], plugins={"acme": Plugin(rule)}, n_trials=96, audit_fraction=0.2)
+    done = run_engine([make_task()], workbench(), plugins={"acme": Plugin(rule)}, n_trials=96, audit_fraction=0.2)
     (report,) = [a for a in done.result.tasks[0].audits if a.strategy == "acme.right"]
     assert report.n_measured > 0
     assert not report.switched_off
@@ -87,7 +92,7 @@ def test_a_rule_that_drops_the_worst_stays(run_engine: RunEngine, store: Store) 
 
 def test_a_rule_is_switched_off_for_one_task_only() -> None:
     made = pipeline(MaskRule("acme.mixed", drops_the_best), audit_fraction=0)
-    batches = [make_batch(50, space=make_space(make_task(name))) for name in ("a", "b")]
+    batches = [make_batch(50, space=small_space(make_task(name), 400)) for name in ("a", "b")]
     made[0].switch_off("acme.mixed", batches[0].space.task.task_id)
     for batch, n_kept in zip(batches, (50, int(drops_the_best(batches[1]).sum())), strict=True):
         assert len(run(made, [batch], k=50).candidates) == n_kept
@@ -101,11 +106,11 @@ def test_switching_off_is_told(store: Store) -> None:
         def on_status(self, message: str) -> None:
             said.append(message)
 
-    config = EngineConfig.of(n_trials=128, audit_fraction=0.3, verifier=None)
+    config = EngineConfig.of(n_trials=128, audit_fraction=1.0, verifier=None, plateau_trials=1000)
     host = PluginHost(config)
     host.load()
     host.register(Plugin(MaskRule("acme.wrong", drops_the_best, HEURISTIC)), "acme")
-    engine = Engine(config, FakeWorkbench(), store, make_profile(), host=host, observer=Listening())
+    engine = Engine(config, workbench(), store, make_profile(), host=host, observer=Listening())
     engine.run([make_task()])
     (warning,) = [line for line in said if line.startswith("warning: ")]
     assert warning.startswith("warning: acme.wrong is switched off for matmul: it drops a candidate that takes ")
@@ -120,8 +125,10 @@ def judge(prob: Callable[[CandidateBatch], np.ndarray]) -> Judge:
 
 def test_a_task_that_the_verifier_expects_nothing_of_converges(run_engine: RunEngine) -> None:
     hopeless = judge(lambda b: np.ones(len(b)))
-    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000, "explore_size": 4096}
-    done = run_engine([make_task()], plugins={"acme": Plugin(verifier=hopeless)}, n_trials=400, **options)
+    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000, "explore_size": 400}
+    done = run_engine(
+        [make_task()], workbench(), plugins={"acme": Plugin(verifier=hopeless)}, n_trials=400, **options
+    )
     (task,) = done.result.tasks
     assert done.result.stop_reason == task.summary.stop_reason == "converged"
     assert 16 <= task.summary.n_trials < 200
@@ -131,9 +138,11 @@ def test_a_task_that_the_verifier_expects_nothing_of_converges(run_engine: RunEn
 
 
 def test_a_verifier_that_sees_hope_does_not_end_the_task(run_engine: RunEngine) -> None:
-    hopeful = judge(lambda b: (b.indices[:, 3] != BEST_UNROLL).astype(float))
+    hopeful = judge(lambda b: (~drops_the_worst(b)).astype(float))
     options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000}
-    done = run_engine([make_task()], plugins={"acme": Plugin(verifier=hopeful)}, n_trials=100, **options)
+    done = run_engine(
+        [make_task()], workbench(), plugins={"acme": Plugin(verifier=hopeful)}, n_trials=100, **options
+    )
     assert done.result.stop_reason == "trials"
 
 

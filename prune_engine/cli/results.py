@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
+from prune_engine.audits import merged
+from prune_engine.cli.audit_lines import audit_lines, audit_records
 from prune_engine.cli.progress import task_table
 from prune_engine.lifecycle import TaskSummary
 
@@ -19,6 +21,7 @@ _STOP_REASONS = {
     "trials": "the trial budget is used up",
     "seconds": "the time budget is used up",
     "plateau": "no task improved any more",
+    "converged": "the verifier expects no gain of what is left, and measuring some of it gave none",
     "exhausted": "no candidate is left to measure",
     "interrupted": "it was interrupted",
     "nothing_to_tune": "no kernel has anything to choose",
@@ -44,6 +47,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
         "store": outcome.store_url,
         "comparison": outcome.comparison.as_json(),
         "census": dict(outcome.run.census),
+        "audits": audit_records(merged([audit for task in outcome.run.tasks for audit in task.audits])),
         "not_applied": list(outcome.not_applied),
         "left_out_of_database": list(outcome.left_out),
         "failed_plugins": {record.name: record.summary for record in outcome.failed_plugins},
@@ -63,6 +67,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
                 "stop_reason": task.summary.stop_reason,
                 "failures": task.summary.failures,
                 "failure_examples": dict(task.failure_examples),
+                "audits": audit_records(task.audits),
             }
             for task in outcome.run.tasks
         ],
@@ -83,6 +88,8 @@ def print_result(outcome: TuneOutcome) -> None:
     if outcome.run.census:
         listed = ", ".join(f"{kind}: {n}" for kind, n in sorted(outcome.run.census.items()))
         console.print(f"failed candidates by reason: {listed}")
+    for line in audit_lines(outcome.run.tasks):
+        console.print(line, markup=False)
     for record in outcome.failed_plugins:
         console.print(f"warning: plugin {record.name} {record.summary}", markup=False)
     for name in outcome.not_applied:

@@ -87,6 +87,7 @@ def open_study(
     from prune_engine.metaschedule.workloads.loading import SourceKind, source_kind
 
     options = EngineConfig.of(
+        draft_scorer=None,
         verifier=None,
         disabled_rules=tuple(disable_rule or ()),
         blocked_plugins=tuple(block or ()),

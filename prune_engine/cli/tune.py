@@ -90,12 +90,21 @@ def tune(
         bool, typer.Option(rich_help_panel=_MEASURE, help="Flush the caches before each timed call.")
     ] = False,
     explorer: Annotated[str, typer.Option(rich_help_panel=_STRATEGY, help="Explorer to use.")] = "explore.uniform",
+    draft: Annotated[
+        str, typer.Option(rich_help_panel=_STRATEGY, help="Draft scorer to use, or none.")
+    ] = "draft.symbols",
     verifier: Annotated[
         str, typer.Option(rich_help_panel=_STRATEGY, help="Verifier to use, or none.")
     ] = "lightgbm.decisions",
     selector: Annotated[
         str, typer.Option(rich_help_panel=_STRATEGY, help="Selector to use.")
     ] = "select.epsilon-greedy",
+    prior: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=_STRATEGY, help="What the verifier starts from: builtin, none, or a model file."
+        ),
+    ] = "builtin",
     disable_rule: Annotated[
         list[str] | None, typer.Option(rich_help_panel=_STRATEGY, help="Rule to leave out; may be repeated.")
     ] = None,
@@ -150,8 +159,10 @@ def tune(
         plateau_trials=plateau,
         seed=seed,
         explorer=explorer,
+        draft_scorer=None if draft == "none" else draft,
         verifier=None if verifier == "none" else verifier,
         selector=selector,
+        prior=prior,
         disabled_rules=tuple(disable_rule or ()),
         blocked_plugins=tuple(block or ()),
         plugin_files=tuple(plugin or ()),

@@ -8,19 +8,22 @@ from typing import Any
 
 import pytest
 
+from prune_engine.audits import AuditReport
+from prune_engine.cli.audit_lines import audit_record
 from prune_engine.cli.results import print_result
 from prune_engine.cli.tune import _write_result
 from prune_engine.errors import OutputError
 from prune_engine.lifecycle import TaskSummary
 from prune_engine.plugins import PluginRecord, PluginStatus
+from prune_engine.verdicts import Stage
 
 
-def outcome(*, trace: str | None, is_tuned: bool) -> Any:
+def outcome(*, trace: str | None = None, is_tuned: bool = False, audits: tuple[AuditReport, ...] = ()) -> Any:
     latency = SimpleNamespace(median_secs=1e-3, low_secs=1e-3, high_secs=1e-3)
     summary = TaskSummary("t", "matmul", 1, 9, 1, 1, 1, {}, 1e-3, 1e-3, "default", "trials")
     return SimpleNamespace(
         run=SimpleNamespace(
-            tasks=[SimpleNamespace(summary=summary, trace_json=trace)],
+            tasks=[SimpleNamespace(summary=summary, trace_json=trace, audits=audits)],
             census={},
             stop_reason="trials",
             elapsed_secs=1.0,
@@ -52,6 +55,40 @@ def test_what_was_written(
     assert told in text
     assert untold not in text
     assert "warning: plugin crooked failed: it [raised]" in text
+
+
+def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    audits = (
+        AuditReport(Stage.RULE, "acme.wrong", 900, 10, 2, "it drops a candidate that takes 12% less time"),
+        AuditReport(Stage.RULE, "acme.unasked", 900, 0, 0),
+        AuditReport(Stage.DRAFT, "acme.draft", 900, 60, 0),
+    )
+    print_result(outcome(audits=audits))
+    lines = capsys.readouterr().out.splitlines()
+    off = "warning: acme.wrong was switched off for matmul: it drops a candidate that takes 12% less time"
+    assert off in lines
+    rule = "audit of acme.wrong: 2 of 10 measured drops would have won: 20.00 % (95 % interval 5.67 % to 50.98 %)"
+    assert rule in lines
+    assert "audit of acme.draft: none of 60 measured drops was a winner, so at most 5.00 % are" in lines
+    assert not any("acme.unasked" in line for line in lines)
+
+
+def test_audits_for_machines() -> None:
+    wrong = audit_record(AuditReport(Stage.RULE, "acme.wrong", 900, 10, 2, "it drops the best"))
+    assert wrong["false_prune"]["value"] == 0.2
+    assert wrong["false_prune"]["low"] == pytest.approx(0.0567, abs=1e-4)
+    assert (wrong["at_most"], wrong["switched_off"]) == (None, "it drops the best")
+    unasked = audit_record(AuditReport(Stage.DRAFT, "acme.draft", 900, 0, 0))
+    assert unasked == {
+        "stage": "draft",
+        "strategy": "acme.draft",
+        "n_dropped": 900,
+        "n_measured": 0,
+        "n_winners": 0,
+        "false_prune": None,
+        "at_most": None,
+        "switched_off": None,
+    }
 
 
 def test_result_that_cannot_be_written(tmp_path: Path) -> None:

@@ -1,0 +1,56 @@
+"""What audits found, for people and for machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from prune_engine.audits import merged
+from prune_engine.cli.tables import percent
+
+if TYPE_CHECKING:
+    from prune_engine.audits import AuditReport
+    from prune_engine.lifecycle import TaskResult
+
+
+def audit_record(report: AuditReport) -> dict[str, Any]:
+    """A report as JSON values; ``false_prune`` is None without an audit, ``at_most`` where an audit won."""
+    share = report.false_prune
+    return {
+        "stage": report.stage.value,
+        "strategy": report.strategy,
+        "n_dropped": report.n_dropped,
+        "n_measured": report.n_measured,
+        "n_winners": report.n_winners,
+        "false_prune": None if share is None else {"value": share.value, "low": share.low, "high": share.high},
+        "at_most": report.at_most,
+        "switched_off": report.switched_off or None,
+    }
+
+
+def audit_records(reports: Sequence[AuditReport]) -> list[dict[str, Any]]:
+    """Reports as JSON values."""
+    return [audit_record(report) for report in reports]
+
+
+def audit_lines(tasks: Sequence[TaskResult]) -> list[str]:
+    """A line per strategy that was audited, over all tasks, and one for each rule that was switched off."""
+    lines = [
+        f"warning: {report.strategy} was switched off for {task.summary.name}: {report.switched_off}"
+        for task in tasks
+        for report in task.audits
+        if report.switched_off
+    ]
+    reports = merged([report for task in tasks for report in task.audits])
+    return lines + [_line(report) for report in reports if report.n_measured]
+
+
+def _line(report: AuditReport) -> str:
+    start = f"audit of {report.strategy}: "
+    drops = f"{report.n_measured} measured drop{'s' if report.n_measured > 1 else ''}"
+    if report.at_most is not None:
+        return f"{start}none of {drops} was a winner, so at most {percent(report.at_most)} are"
+    share = report.false_prune
+    assert share is not None, "it was audited"
+    interval = f"95 % interval {percent(share.low)} to {percent(share.high)}"
+    return f"{start}{report.n_winners} of {drops} would have won: {percent(share.value)} ({interval})"
