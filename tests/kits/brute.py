@@ -46,6 +46,8 @@ class Runner:
         if expr.op == "part":
             variable, number = expr.payload
             return int(self.sketch.variables[variable].table[self.row[variable], number])
+        if expr.op == "rows":
+            return expr.payload[1 + self.row[expr.payload[0]]]
         return _RULES[expr.op](*map(self.value, expr.args))
 
     def extents(self, statement: Statement) -> list[int]:

@@ -23,6 +23,7 @@ from prune_engine.symbols.expr import (
     minimum,
     negate,
     part,
+    per_row,
     product,
     total,
     where,
@@ -38,7 +39,9 @@ def sketch_of_three() -> Sketch:
 
 SKETCH = sketch_of_three()
 ALL_ROWS = np.stack([a.ravel() for a in np.indices((3, 2, 3))], axis=1).astype(np.int32)
-LEAVES = st.sampled_from([part(0, 0), part(0, 1), part(1, 0), part(1, 1), part(2, 0), *map(as_expr, (0, 1, 2, 6))])
+PER_ROW = [per_row(0, [5, 0, 7]), per_row(2, [1, 0, 1])]
+PARTS = [part(0, 0), part(0, 1), part(1, 0), part(1, 1), part(2, 0)]
+LEAVES = st.sampled_from([*PARTS, *PER_ROW, *map(as_expr, (0, 1, 2, 6))])
 
 
 def positive(e: Expr) -> Expr:

@@ -10,13 +10,13 @@ from prune_engine.metaschedule.interpreter.compute_at import (
     box_of,
     is_shared_among,
     reach,
-    term_reach,
     union,
     varying_loops,
 )
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
 from prune_engine.metaschedule.interpreter.postprocs import Processed
 from prune_engine.metaschedule.interpreter.quotients import Place, overestimated
+from prune_engine.metaschedule.interpreter.spans import term_reach
 from prune_engine.metaschedule.interpreter.tree import (
     BlockNode,
     BufferNode,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from prune_engine.metaschedule.interpreter.dynamic import dynamic_extent
 from prune_engine.metaschedule.interpreter.layouts import physical, physical_shape
-from prune_engine.metaschedule.interpreter.spans import digit_span
+from prune_engine.metaschedule.interpreter.spans import split_span, term_reach
 from prune_engine.metaschedule.interpreter.tree import (
     CONSTANT,
     AccessNode,
@@ -34,7 +34,6 @@ from prune_engine.symbols.expr import (
     Expr,
     as_expr,
     both,
-    ceildiv,
     either,
     factors,
     maximum,
@@ -187,27 +186,6 @@ def _is_inside(index: IndexNode, size: Expr) -> bool:
     if n.constant is None or size.constant is None:
         return index.offset >= 0 and n is size
     return index.offset >= 0 and n.constant <= size.constant
-
-
-def split_span(it: IterNode, varying: set[LoopNode]) -> tuple[Expr, list[TermNode]]:
-    """How many values an iterator takes while ``varying`` run, and what is left of its terms outside."""
-    steps: list[Expr] = []
-    outer: list[TermNode] = []
-    for term in it.terms:
-        inner_digits = [d for d in term.over if d.loop in varying]
-        outer_digits = tuple(d for d in term.over if d.loop not in varying)
-        if inner_digits:
-            flat = total(d.flat_stride * (digit_span(d) - 1) for d in inner_digits) + 1
-            span = minimum(term.modulus, ceildiv(flat, term.divisor)) if not _is_plain(term) else flat
-            steps.append(term.stride * (span - 1))
-        if outer_digits:
-            outer.append(replace(term, over=outer_digits))
-    span = total(steps) + 1
-    return (span if it.extent.constant is None or it.stays_inside else minimum(span, it.extent)), outer
-
-
-def _is_plain(term: TermNode) -> bool:
-    return term.plain_loop is not None
 
 
 def _merge_domains(
@@ -377,11 +355,3 @@ def _clipped(interval: Interval, it: IterNode) -> tuple[Expr, Expr, Expr]:
     is_cut = both(negate(lies_in), either(covers, moves.eq(0)))
     extent = where(is_cut, where(covers, domain, cut), interval.extent)
     return extent, where(is_cut, where(covers, 0, maximum(low, 0)), low), both(is_cut, covers)
-
-
-def term_reach(term: TermNode) -> Expr:
-    """How many values a term's digit takes while all its loops run."""
-    if _is_plain(term):
-        return term.modulus
-    flat = total(d.flat_stride * (digit_span(d) - 1) for d in term.over) + 1
-    return minimum(term.modulus, ceildiv(flat, term.divisor))

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from prune_engine.metaschedule.interpreter.compute_at import split_span, term_reach
-from prune_engine.metaschedule.interpreter.spans import digit_span
+from prune_engine.metaschedule.interpreter.spans import digit_span, split_span, term_reach
 from prune_engine.metaschedule.interpreter.tree import DigitNode, IndexNode, IterNode, LoopNode, TermNode
 from prune_engine.symbols.expr import Expr, as_expr, both, ceildiv, either, negate, product, total, where
 from prune_engine.symbols.loop_nest import LoopKind

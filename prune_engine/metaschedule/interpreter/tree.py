@@ -193,7 +193,7 @@ class Dynamic:
 
 
 #: Of an extent that is a constant for TVM.
-CONSTANT: Final = Dynamic()
+CONSTANT: Final[Dynamic] = Dynamic()
 
 
 Node = LoopNode | BlockNode
