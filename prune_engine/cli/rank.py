@@ -235,12 +235,11 @@ def _row(
         "error": None,
     }
     try:
-        with_store = open_store("sqlite://")
         ranking = rank_space(
             recorded,
             config,
             profile,
-            store=with_store,
+            store=open_store("sqlite://"),
             n_samples=n_samples,
             sampling="random" if sampling == "random" else "loop",
         )
@@ -248,6 +247,9 @@ def _row(
         if recorded.best_secs is not None:
             raise
         return {**record, "error": str(error)}
+    if ranking.n_samples < n_samples:
+        few = f"{ranking.n_samples} of {n_samples} candidates were measured"
+        say(f"warning: {recorded.name}: {few}, there are no more that the rules allow")
     return {**record, **_figures(ranking)}
 
 

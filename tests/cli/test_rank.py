@@ -1,0 +1,178 @@
+"""`prune-engine rank` and `prune-engine tune --replay` on databases that the tests made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kits.recordings import RECORDS_FILE, gemm_database, lines, schedules, write_database
+
+#: The device that the recordings are taken to be of, and the option that lets its rules not matter.
+DEVICE, ALL = ("--profile", "amd-epyc-9654"), ("--block", "rules")
+Inside = Callable[..., "tuple[int, str, str]"]
+
+TABLE = "workload\tconfig\tA100\tNoName\n" + "".join(
+    f"\tblock={2**i};tile={t}\t{abs(i - 5) + t}\t{abs(i - 6) + t}\n" for i in range(10) for t in range(1, 5)
+)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    return gemm_database(tmp_path / "gemm")
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    path = tmp_path / "conv.tsv"
+    path.write_text(TABLE)
+    return path
+
+
+def record_of(inside: Inside, *arguments: object) -> dict[str, Any]:
+    code, out, err = inside("rank", *arguments, "--json")
+    assert code == 0, err
+    record: dict[str, Any] = json.loads(out)
+    return record
+
+
+def test_a_database_is_ranked_by_the_draft(inside: Inside, database: Path) -> None:
+    record = record_of(inside, database, *DEVICE, "--threads", 2)
+    (row,) = record["workloads"]
+    some = schedules()
+    assert (row["n_candidates"], row["n_failed"], row["n_unmatched"]) == (len(some.secs), 0, 0)
+    assert row["best_secs"] == min(some.secs)
+    assert list(row["found"]) == ["1", "4", "8", "16", "64"]
+    assert sorted(row["found"].values()) == list(row["found"].values())
+    assert row["found"]["64"] == 1.0
+    assert row["n_measured"] == 0
+
+
+@pytest.mark.parametrize("sampling", ["loop", "random"])
+def test_a_database_is_ranked_after_samples(inside: Inside, database: Path, sampling: str) -> None:
+    arguments = (database, "--samples", 16, "--sampling", sampling, "--seed", 3, *DEVICE, *ALL)
+    first, second = (record_of(inside, *arguments)["workloads"][0] for _ in range(2))
+    assert first["n_measured"] == 16
+    assert first["found_by_samples"] is not None
+    for row in (first, second):
+        del row["learn_secs"], row["score_secs"]
+    assert first == second
+
+
+def test_fewer_samples_than_asked_for_are_told_of(inside: Inside, database: Path) -> None:
+    n = len(schedules().secs)
+    code, out, err = inside("rank", database, "--samples", n + 5, *DEVICE, *ALL, "--json")
+    assert code == 0
+    assert json.loads(out)["workloads"][0]["n_measured"] == n
+    assert f"warning: gemm: {n} of {n + 5} candidates were measured, there are no more that the rules allow" in err
+
+
+def test_a_row_for_each_workload(inside: Inside, tmp_path: Path) -> None:
+    kernels = schedules("softmax:8x16", 3), schedules()
+    write_database(tmp_path / "two", *[(one, [[s] for s in one.secs]) for one in kernels])
+    code, out, err = inside("rank", tmp_path / "two", *DEVICE)
+    assert code == 0, err
+    rows = out.splitlines()
+    assert [row.split()[0] for row in rows[1:5]] == ["workload", "two/1", "two/2", "geometric"]
+
+
+def test_what_cannot_be_used_is_told_of(inside: Inside, database: Path) -> None:
+    rows = lines(database)
+    other = json.loads(rows[1])
+    other[1][0][0][2][2] = ["of another tuner"]
+    (database / RECORDS_FILE).write_text("\n".join([*rows, "[0,", json.dumps(other)]))
+    code, out, err = inside("rank", database, *DEVICE, "--json")
+    assert code == 0
+    assert json.loads(out)["workloads"][0]["n_unmatched"] == 1
+    assert f"warning: line {len(rows) + 1} of {RECORDS_FILE} is no JSON" in err
+    assert "1 records are no candidates of its space: 1 times its structure is no sketch" in err
+
+
+def test_a_space_where_all_failed_is_a_row_that_says_so(inside: Inside, tmp_path: Path) -> None:
+    write_database(tmp_path / "dead", (schedules(), [[1e10]] * 3))
+    code, out, _ = inside("rank", tmp_path / "dead", *DEVICE)
+    assert code == 0
+    assert out == "dead: dead: not one candidate ran; got 3 failures.\n"
+
+
+def test_a_table_needs_a_device_and_has_profiles(inside: Inside, table: Path) -> None:
+    record = record_of(inside, table, "--device", "a100", "--samples", 16)
+    (row,) = record["workloads"]
+    assert (row["device"], row["profile"], row["n_candidates"]) == ("A100", "nvidia-a100-sxm-80gb", 40)
+    code, out, err = inside("rank", table, "--device", "noname", "--json")
+    assert code == 0
+    assert json.loads(out)["workloads"][0]["profile"] == "noname"
+    assert "warning: no profile describes NoName: its numbers count as unknown" in err
+
+
+def test_the_rows_of_a_source_are_known_before(inside: Inside, table: Path) -> None:
+    record = record_of(inside, table, "--device", "A100", "--source", "NoName", "--samples", 16)
+    assert record["source"] == "NoName"
+    code, out, _ = inside("rank", table, "--device", "A100", "--source", "NoName", "--samples", 16)
+    assert code == 0
+    assert "the verifier knew NoName; 16 candidates measured before, as the engine chooses them" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["conv.tsv"], "a table has several devices; expected --device A100 or NoName"),
+        (["conv.tsv", "--device", "H100"], "got 'H100'; expected one of: A100, NoName"),
+        (["conv.tsv", "--device", "A100", "--source", "x"], "got 'x'; expected one of: A100, NoName"),
+        (["conv.tsv", "--device", "A100", "--source", "NoName", "--verifier", "none"], "there is no verifier"),
+        (["gemm", "--source", "A100"], "--source: needs a table of kernels"),
+        (["gemm", "--verifier", "no.such"], "no such strategy"),
+        (["gemm", *DEVICE, "--threads", "97"], "has fewer cores than threads"),
+        (["nothing"], "is no MetaSchedule database; got no such folder"),
+        (["nothing.tsv", "--device", "A100"], "cannot be read; got No such file"),
+        ([f"gemm/{RECORDS_FILE}", "--device", "A100"], "is no table of kernels"),
+    ],
+)
+def test_bad_input(inside: Inside, database: Path, table: Path, arguments: list[str], says: str) -> None:
+    code, out, err = inside("rank", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert err.splitlines()[-1].startswith("error: ")
+
+
+class TestReplay:
+    def test_the_search_finds_the_best_of_the_recording(self, inside: Inside, database: Path) -> None:
+        arguments = ("tune", "--replay", database, *DEVICE, *ALL, "--threads", 2, "--json", "-q")
+        code, out, err = inside(*arguments)
+        assert code == 0, err
+        record = json.loads(out)
+        (task,) = record["tasks"]
+        assert task["name"] == "gemm"
+        assert task["n_trials"] == len(task["curve"]) == len(task["run_secs"]) == sum(task["batch_sizes"])
+        assert task["found"] == task["curve"][-1] == 1.0
+        assert record["stop_reason"] == "exhausted"
+        again = json.loads(inside(*arguments)[1])
+        assert again["tasks"] == record["tasks"]
+
+    def test_a_budget_and_a_table(self, inside: Inside, database: Path) -> None:
+        code, out, _ = inside("tune", "--replay", database, *DEVICE, *ALL, "--trials", 9, "-q")
+        assert code == 0
+        heading, header, row = out.splitlines()
+        assert "profile amd-epyc-9654" in heading
+        assert header.split()[-4:] == ["all", "trials", "stopped", "by"]
+        assert row.split()[-2:] == ["9", "trials"]
+
+    def test_nothing_is_written(self, inside: Inside, database: Path, tmp_path: Path) -> None:
+        before = sorted(tmp_path.rglob("*"))
+        inside("tune", "--replay", database, *DEVICE, "--trials", 3, "-q")
+        assert sorted(tmp_path.rglob("*")) == before
+
+    @pytest.mark.parametrize(
+        ("arguments", "says"),
+        [
+            (["tune"], "got neither a model nor --replay"),
+            (["tune", "model.onnx", "--replay", "gemm"], "got a model and --replay"),
+            (["tune", "--replay", "nothing"], "is no MetaSchedule database"),
+        ],
+    )
+    def test_bad_input(self, inside: Inside, database: Path, arguments: list[str], says: str) -> None:
+        code, _, err = inside(*arguments, "-q")
+        assert code == 2
+        assert says in err
