@@ -1,0 +1,62 @@
+"""All columns of a batch that trees may split on."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.space import VariableKind
+from prune_engine_lightgbm.device import Device
+from prune_engine_lightgbm.features import decision_columns
+from prune_engine_lightgbm.nest_columns import nest_feature_columns
+from prune_engine_lightgbm.rows import Columns
+
+Float32Array = NDArray[np.float32]
+
+#: Prefix of columns that mean something in the space of one kernel only.
+DECISION = "decision."
+#: Pairs of more variables than these would be hundreds of columns.
+_MOST_PAIRED = 16
+
+
+def columns_of(batch: CandidateBatch, device: Device) -> Columns:
+    """Named columns float32 (n,): of the loop nest, the decisions and the device.
+
+    Where the sketch could not be read (``batch.is_opaque``) products and ratios of its categorical numbers stand
+    in for what symbols would tell.
+    """
+    columns: dict[str, Float32Array] = {
+        f"{DECISION}{name}": column.astype(np.float32) for name, column in decision_columns(batch).items()
+    }
+    columns |= _joint_columns(batch) if batch.is_opaque else nest_feature_columns(batch, device)
+    n = len(batch)
+    columns |= {name: np.full(n, value, dtype=np.float32) for name, value in device.columns().items()}
+    return columns
+
+
+def is_portable(name: str) -> bool:
+    """Whether a column means the same in the space of another kernel."""
+    return not name.startswith(DECISION)
+
+
+def _joint_columns(batch: CandidateBatch) -> dict[str, Float32Array]:
+    """log2 of the products and ratios of two categorical numbers, and of the product of all."""
+    logs: dict[str, Float32Array] = {}
+    for number, variable in enumerate(batch.sketch.variables):
+        is_size = (
+            variable.kind is VariableKind.CATEGORICAL and variable.table.min() >= 0 and variable.table.max() > 1
+        )
+        if is_size:
+            values = batch.column(number)[:, 0].astype(np.float32)
+            logs[variable.name] = np.log2(np.maximum(values, 0.5))
+    columns: dict[str, Float32Array] = {}
+    if not 2 <= len(logs) <= _MOST_PAIRED:
+        return columns
+    for (one, a), (other, b) in itertools.combinations(logs.items(), 2):
+        columns[f"{DECISION}{one}*{other}"] = a + b
+        columns[f"{DECISION}{one}/{other}"] = a - b
+    columns[f"{DECISION}product"] = np.sum(list(logs.values()), axis=0, dtype=np.float32)
+    return columns
