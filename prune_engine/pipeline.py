@@ -8,6 +8,7 @@ verifier scores nothing, a failing selector takes the best by score.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -229,11 +230,13 @@ class Pipeline:
 
 def _without_repeats(batches: Sequence[CandidateBatch], seen: SeenRows) -> list[CandidateBatch]:
     """The batches without candidates that were seen, or that an earlier batch holds."""
+    n_of_sketch = Counter(batch.sketch.index for batch in batches)
     earlier = SeenRows()
     fresh = []
     for batch in batches:
         rest = batch.take(seen.unseen(batch))
-        rest = rest.take(earlier.unseen(rest))
-        earlier.add(rest.sketch.index, rest.indices)
+        if n_of_sketch[batch.sketch.index] > 1:
+            rest = rest.take(earlier.unseen(rest))
+            earlier.add(rest.sketch.index, rest.indices)
         fresh.append(rest)
     return fresh
