@@ -8,14 +8,13 @@ import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.symbols.bands import kernels
-from prune_engine.symbols.expr import Expr
-from prune_engine.symbols.loop_nest import LoopKind, LoopNest, Role, Statement
-from prune_engine.symbols.statement import extent_of
+from prune_engine.symbols.loop_nest import LoopKind, Role
 from prune_engine.symbols.structure import GroupColumns, group_columns
-from prune_engine_draft.cpu_body import VectorUnit, body_of
-from prune_engine_draft.cpu_caches import traffic_bytes
+from prune_engine_draft.cpu_body import Body, VectorUnit, body_of
+from prune_engine_draft.cpu_caches import Boxes, boxes_of, filled_bytes
+from prune_engine_draft.cpu_columns import LoopColumns, loop_columns
 from prune_engine_draft.cpu_machine import CpuMachine, machine_of
+from prune_engine_draft.cpu_plan import Float32Array, NestPlan, StatementPlan, plan_of
 from prune_engine_draft.terms import DraftTerms, Float64Array
 
 #: Cycles until the result of a fused multiply-add can be used; stores a core can do at once.
@@ -23,24 +22,12 @@ _LATENCY_CYCLES, _STORES_PER_CYCLE = 4.0, 1.0
 #: Serial copies of a body that LLVM unrolls by itself: about 300 of its instructions, 6 for each copy.
 _FULL_UNROLL = 48
 _TRIP_CYCLES, _CALL_CYCLES, _TASK_CYCLES = 1.0, 9.0, 100.0
-_BYTES_PER_COPY = 16.0
+#: Instructions that wait for their operands at once: bodies that do not depend on each other overlap within it.
 _WINDOW = 64.0
+#: Rows at a time: a nest's columns at all depths stay in a second-level cache.
+_CHUNK_ROWS = 2048
 
 TERMS = ("core", "results", "spills", "loops", "calls", "l1d", "l2", "l3", "fork", "tasks")
-_BODY = (
-    "arithmetic",
-    "loads",
-    "results",
-    "stores",
-    "reloads",
-    "accumulators",
-    "registers",
-    "copies",
-    "chain",
-    "steps",
-    "trips",
-    "calls",
-)
 
 
 def cpu_terms(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
@@ -49,11 +36,7 @@ def cpu_terms(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
     n = len(batch)
     terms = {name: np.zeros(n) for name in TERMS}
     stages = {name: np.zeros(n) for name in _STAGES}
-
-    def formulas(nest: LoopNest) -> Sequence[Expr]:
-        return _formulas(nest, machine)
-
-    for group in group_columns(batch, formulas):
+    for group in group_columns(batch, lambda nest: plan_of(nest).exprs, _CHUNK_ROWS):
         rows = slice(None) if group.rows is None else group.rows
         found, costs = _judge(group, machine, profile.combine)
         for name, secs in found.items():
@@ -65,12 +48,12 @@ def cpu_terms(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
 
 
 #: What the time would be if only the causes up to this one existed, in this order.
-_STAGES = ("peak", "lanes", "chains", "ports", "registers", "all_cores")
+_STAGES = ("peak", "lanes", "chains", "ports", "all_cores")
 
 
 def _penalties(stages: dict[str, Float64Array], latency: Float64Array) -> dict[str, Float64Array]:
     """What each cause leaves of the peak: time without it over time with it."""
-    names = ("lanes", "chains", "ports", "registers", "cores")
+    names = ("lanes", "chains", "ports", "cores")
     times = [stages[name] for name in _STAGES]
     found = {name: _ratio(before, after) for name, before, after in zip(names, times, times[1:], strict=False)}
     found["memory_and_loops"] = _ratio(times[-1], latency)
@@ -82,71 +65,86 @@ def _ratio(before: Float64Array, after: Float64Array) -> Float64Array:
     return np.clip(ratio, 1e-9, 1.0)
 
 
-def _formulas(nest: LoopNest, machine: CpuMachine) -> Sequence[Expr]:
-    """Columns of all statements, in the order that `_judge` reads them in."""
-    key = f"draft.cpu: columns for {machine.register_bytes} {machine.unit_bytes} {machine.caches}"
-    known = nest.formulas.get(key + " 0")
-    if known is not None:
-        count = nest.formulas[key].constant or 0
-        return [nest.formulas[f"{key} {i}"] for i in range(count)]
-    found: list[Expr] = []
-    for number, statement in enumerate(nest.statements):
-        body = body_of(nest, statement, _unit(nest, statement, machine))
-        found += [getattr(body, name) for name in _BODY]
-        found.append(extent_of(statement, (LoopKind.PARALLEL,)))
-        found += traffic_bytes(nest, number, machine.caches)
-    from prune_engine.symbols.expr import as_expr
-
-    nest.formulas[key] = as_expr(len(found))
-    nest.formulas.update((f"{key} {i}", expr) for i, expr in enumerate(found))
-    return found
-
-
-def _unit(nest: LoopNest, statement: Statement, machine: CpuMachine) -> VectorUnit:
-    item = max(nest.buffers[access.buffer].item_bytes for access in statement.accesses)
-    return VectorUnit(max(1, machine.register_bytes // item), max(1, machine.unit_bytes // item), _FULL_UNROLL)
-
-
 def _judge(
     group: GroupColumns, machine: CpuMachine, combine: str
 ) -> tuple[dict[str, Float64Array], dict[str, Float64Array]]:
     """Seconds per term, and per stage, of one group's candidates."""
-    n = len(group.columns[0]) if group.columns else 0
+    plan = plan_of(group.nest)
+    n = len(group.columns[0])
     terms = {name: np.zeros(n) for name in TERMS}
     stages = {name: np.zeros(n) for name in _STAGES}
-    width = len(_BODY) + 1 + len(machine.caches)
-    cycle = 1.0 / machine.clock_hz
-    first_of = {kernel.start for kernel in kernels(group.nest)}
-    for number, statement in enumerate(group.nest.statements):
-        columns = group.columns[number * width : (number + 1) * width]
-        found = dict(zip(_BODY, columns, strict=False))
-        turns = columns[len(_BODY)].astype(np.float64)
-        share = np.ceil(turns / machine.cores) / turns  # of the whole work, on the busiest core
-        slowdown = _slowdown(group.nest, statement, machine)
-        arithmetic = found["arithmetic"] * (slowdown / machine.pipes)
-        parallel = np.maximum(found["accumulators"], _WINDOW / np.maximum(found["chain"], 1)) * (found["chain"] > 0)
-        parallel = np.maximum(parallel, found["accumulators"])
-        chains = np.maximum(arithmetic, found["steps"] * found["accumulators"] * _LATENCY_CYCLES / parallel)
-        loads, stores = found["loads"] / machine.pipes, found["stores"] / _STORES_PER_CYCLE
-        results = found["results"] / machine.pipes
-        spilled = np.where(found["registers"] > machine.registers, found["reloads"], 0)
-        ports = core = _combined(chains, loads, stores, combine)
-        scale = share * cycle
-        terms["core"] += core * scale
-        terms["results"] += (results + (stores if statement.role is Role.UPDATE else 0)) * scale
-        terms["spills"] += spilled * (1 / machine.pipes + 1 / _STORES_PER_CYCLE) * scale
-        terms["loops"] += found["trips"] * (_TRIP_CYCLES * scale)
-        terms["calls"] += found["calls"] * (_CALL_CYCLES * scale)
-        for position, (cache, rate) in enumerate(zip(machine.caches, machine.fill_bytes_per_cycle, strict=True)):
-            terms[cache.name] += columns[len(_BODY) + 1 + position] / rate * scale
-        for name, cycles in (("lanes", arithmetic), ("chains", chains), ("ports", ports), ("registers", core)):
-            stages[name] += cycles * (cycle / machine.cores)
-        stages["all_cores"] += core * scale
-        if number in first_of:
-            terms["fork"] += np.where(turns > 1, machine.fork_secs if machine.cores > 1 else 0.0, 0.0)
-            terms["tasks"] += np.ceil(turns / machine.cores) * (_TASK_CYCLES * cycle)
+    loops = [loop_columns(statement, group.columns) for statement in plan.statements]
+    boxes = [boxes_of(one, machine.caches[0].line_bytes) if machine.caches else [] for one in loops]
+    for number, one in enumerate(loops):
+        statement = one.plan.statement
+        item = one.plan.item_bytes
+        unit = VectorUnit(max(1, machine.register_bytes // item), max(1, machine.unit_bytes // item), _FULL_UNROLL)
+        _add_core(terms, stages, one, body_of(one, unit), machine, combine)
+        if machine.caches and statement.role is not Role.INIT:  # what is set is in a cache when it is added to
+            filled = filled_bytes(one, boxes[number], _room(number, plan, boxes), machine.caches)
+            scale = _share(one, machine) / machine.clock_hz
+            for cache, rate, found in zip(machine.caches, machine.fill_bytes_per_cycle, filled, strict=True):
+                terms[cache.name] += found / rate * scale
     stages["peak"] = stages["lanes"]
     return terms, stages
+
+
+def _add_core(
+    terms: dict[str, Float64Array],
+    stages: dict[str, Float64Array],
+    loops: LoopColumns,
+    body: Body,
+    machine: CpuMachine,
+    combine: str,
+) -> None:
+    """Add what one statement takes within a core."""
+    arithmetic = body.arithmetic * (_slowdown(loops.plan, machine) / machine.pipes)
+    overlapping = np.where(body.chain > 0, _WINDOW / np.maximum(body.chain, 1), 0)
+    n_chains = np.maximum(body.accumulators, overlapping)
+    chains = np.maximum(arithmetic, body.steps * body.accumulators * _LATENCY_CYCLES / n_chains)
+    loads, stores = body.loads / machine.pipes, body.stores / _STORES_PER_CYCLE
+    core = _combined(chains, loads, stores, combine)
+    turns = _parallel_turns(loops)
+    scale = _share(loops, machine) / machine.clock_hz
+    terms["core"] += core * scale
+    if loops.plan.statement.role is Role.UPDATE:
+        terms["results"] += (body.results / machine.pipes + stores) * scale
+        spilled = np.where(body.registers > machine.registers, body.reloads, 0)
+        terms["spills"] += spilled * (1 / machine.pipes + 1 / _STORES_PER_CYCLE) * scale
+    terms["loops"] += body.trips * (_TRIP_CYCLES * scale)
+    terms["calls"] += body.calls * (_CALL_CYCLES * scale)
+    for name, cycles in (("lanes", arithmetic), ("chains", chains), ("ports", core)):
+        stages[name] += cycles / (machine.clock_hz * machine.cores)
+    stages["all_cores"] += core * scale
+    if loops.plan.is_first_of_kernel:
+        terms["fork"] += np.where(turns > 1, machine.fork_secs if machine.cores > 1 else 0.0, 0.0)
+        terms["tasks"] += np.ceil(turns / machine.cores) * (_TASK_CYCLES / machine.clock_hz)
+
+
+def _parallel_turns(loops: LoopColumns) -> Float32Array:
+    turns = np.ones(loops.n, dtype=np.float32)
+    for d, kind in enumerate(loops.plan.kinds):
+        if kind in (None, LoopKind.PARALLEL):
+            turns = turns * np.where(loops.is_kind(d, LoopKind.PARALLEL), loops.extents[d], np.float32(1))
+    return turns
+
+
+def _share(loops: LoopColumns, machine: CpuMachine) -> Float32Array:
+    """Of the whole work, what the busiest core does."""
+    turns = _parallel_turns(loops)
+    return np.ceil(turns / np.float32(machine.cores)) / turns
+
+
+def _room(number: int, plan: NestPlan, boxes: Sequence[Sequence[Boxes]]) -> Float32Array:
+    """Lines of all that runs in one turn of each depth of a statement, float32 (loops + 1, n)."""
+    room = sum((box.lines for box in boxes[number][1:]), boxes[number][0].lines.copy())
+    known = {box.plan.name for box in boxes[number]}
+    for other, shared in plan.statements[number].others:
+        for box in boxes[other]:
+            if box.plan.name not in known:
+                known.add(box.plan.name)
+                room[: shared + 1] += box.lines[: shared + 1]
+    return room
 
 
 def _combined(compute: Float64Array, loads: Float64Array, stores: Float64Array, combine: str) -> Float64Array:
@@ -155,7 +153,6 @@ def _combined(compute: Float64Array, loads: Float64Array, stores: Float64Array, 
     return np.maximum(np.maximum(compute, loads), stores)
 
 
-def _slowdown(nest: LoopNest, statement: Statement, machine: CpuMachine) -> float:
-    """Of the dtype that the statement computes with."""
-    dtypes = {nest.buffers[access.buffer].dtype for access in statement.accesses if not access.is_write}
-    return max((machine.dtype_slowdown.get(dtype, 1.0) for dtype in dtypes), default=1.0)
+def _slowdown(plan: StatementPlan, machine: CpuMachine) -> float:
+    """Of the dtypes that the statement reads."""
+    return max((machine.dtype_slowdown.get(dtype, 1.0) for dtype in plan.dtypes), default=1.0)

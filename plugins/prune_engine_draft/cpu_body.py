@@ -12,23 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from prune_engine.symbols.bands import is_kind, possible_kinds, reduction_loops
-from prune_engine.symbols.expr import (
-    Expr,
-    as_expr,
-    both,
-    ceildiv,
-    either,
-    maximum,
-    minimum,
-    negate,
-    product,
-    total,
-    where,
-)
-from prune_engine.symbols.footprint import indexing_loops
-from prune_engine.symbols.loop_nest import Access, Index, LoopKind, LoopNest, Role, Statement
-from prune_engine.symbols.statement import last_dimension_iterators
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.symbols.loop_nest import LoopKind, Role, Statement
+from prune_engine_draft.cpu_columns import LoopColumns, reach
+from prune_engine_draft.cpu_plan import AccessPlan, Float32Array
+
+_SERIAL = (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +33,7 @@ class VectorUnit:
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """Counts over the whole statement, all cores together, but for those per body.
+    """Counts over the whole statement, all cores together, but for those per body; float32 (n,) each.
 
     ``arithmetic``, ``loads`` (of operands) and ``stores`` are in slots, ``results`` those of accumulators that are
     read back; ``reloads`` are the loads, and as many stores, on top where accumulators do not fit into registers.
@@ -52,220 +43,185 @@ class Body:
     functions.
     """
 
-    arithmetic: Expr
-    loads: Expr
-    results: Expr
-    stores: Expr
-    reloads: Expr
-    accumulators: Expr
-    registers: Expr
-    copies: Expr
-    chain: Expr
-    steps: Expr
-    trips: Expr
-    calls: Expr
+    arithmetic: Float32Array
+    loads: Float32Array
+    results: Float32Array
+    stores: Float32Array
+    reloads: Float32Array
+    accumulators: Float32Array
+    registers: Float32Array
+    copies: Float32Array
+    chain: Float32Array
+    steps: Float32Array
+    trips: Float32Array
+    calls: Float32Array
 
 
 @dataclass(frozen=True, slots=True)
-class _Loops:
-    """Per loop: its extent within the body, outside of it, and whether it is the one LLVM vectorises."""
+class _Split:
+    """Per loop, float32 (n,): its extent within the body, and the turns outside that start a body.
 
-    inside: list[Expr]
-    outside: list[Expr]
-    is_auto: list[Expr]
-    is_first: list[Expr]
-    lanes: Expr
-    lanes_of: dict[int, Expr]
+    ``lanes_of`` are the extents of loops that may be vectorised, 1 where they are not.
+    """
+
+    inside: list[Float32Array]
+    turns: list[Float32Array]
+    lanes_of: dict[int, Float32Array]
+    lanes: Float32Array
+    is_carried: NDArray[np.bool_]
 
 
-def body_of(nest: LoopNest, statement: Statement, unit: VectorUnit) -> Body:
+def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
     """The counts of one statement."""
-    loops = _loops(nest, statement, unit)
-    n = len(statement.loops)
-    slots = ceildiv(loops.lanes, unit.unit_lanes)
-    turns = [where(loops.is_auto[d], _auto_slots(loops.outside[d], unit), loops.outside[d]) for d in range(n)]
-    executed = product([*loops.inside, *turns])
-    work = max(1, (statement.flop_count + 1) // 2)
+    plan, statement = loops.plan, loops.plan.statement
+    split = _split(loops, unit)
+    zero, one = np.zeros(loops.n, dtype=np.float32), np.ones(loops.n, dtype=np.float32)
+    prefixes, bodies = [], one
+    for turns in split.turns:
+        bodies = bodies * turns
+        prefixes.append(bodies)
+    copies = _product(split.inside, one)
+    taken = [_product([split.inside[d] for term in terms for d in term.loops], one) for terms in plan.terms]
+    work = _instructions(statement, unit)
+    loads, results, stores, reloads, registers, accumulators = zero, zero, zero, zero, zero, one
+    for buffer in plan.buffers:
+        for access in buffer.accesses:
+            slots, held = _in_body(access, taken, split, unit)
+            moved = slots * _starts(access, split, prefixes, one)
+            if access.is_write:
+                stores, accumulators = stores + moved, held
+                if statement.role is Role.UPDATE:
+                    registers = registers + held
+                    reloads = slots * bodies - moved
+            elif access.is_result:
+                results = results + moved
+            else:
+                loads = loads + moved
+                registers = registers + np.where(split.lanes > 1, np.minimum(held, 2), 1)
+    inner = _product([split.inside[d] for d in sorted(plan.reducing)], one)
     is_update = statement.role is Role.UPDATE
-    loads, results, stores, reloads, registers = (as_expr(0),) * 5
-    accumulators = as_expr(1)
-    for access in _distinct_accesses(statement):
-        is_carried = is_update and _is_own(statement, access)
-        count, held = _in_body(nest, statement, access, loops, unit)
-        moved = count * _turns_moving(statement, access, turns)
-        if access.is_write:
-            stores = stores + moved
-            accumulators = held
-            if is_update:
-                registers = registers + held
-                reloads = count * product(turns) - moved
-        elif is_carried:
-            results = results + moved
-        else:
-            loads = loads + moved
-            registers = registers + where(loops.lanes.eq(1), 1, minimum(held, 2))
-    reducing = reduction_loops(statement)
-    steps, carried, inner = as_expr(0), as_expr(0), as_expr(1)
-    if is_update:
-        for d in sorted(reducing):
-            carried = either(carried, loops.is_first[d])
-        inner = product(loops.inside[d] for d in sorted(reducing))
-        steps = inner * product(turns)
     return Body(
-        arithmetic=executed * slots * work,
+        arithmetic=copies * bodies * np.ceil(split.lanes / unit.unit_lanes) * np.float32(work),
         loads=loads,
         results=results,
         stores=stores,
         reloads=reloads,
         accumulators=accumulators,
         registers=registers,
-        copies=product(loops.inside) * ceildiv(loops.lanes, unit.register_lanes),
-        steps=steps,
-        chain=where(carried, 0, inner),
-        trips=product(turns),
-        calls=product([*loops.inside, *loops.outside, loops.lanes]) * statement.call_count,
+        copies=copies * np.ceil(split.lanes / unit.register_lanes),
+        chain=np.where(split.is_carried, 0, inner) if is_update else zero,
+        steps=inner * bodies if is_update else zero,
+        trips=bodies,
+        calls=_calls(loops) if statement.call_count else zero,
     )
 
 
-def _loops(nest: LoopNest, statement: Statement, unit: VectorUnit) -> _Loops:
-    n = len(statement.loops)
-    last = last_dimension_iterators(nest, statement)
-    one = as_expr(1)
-    inside, outside, is_auto, is_first = [one] * n, [one] * n, [as_expr(0)] * n, [as_expr(0)] * n
-    vector = {d for d in range(n) if LoopKind.VECTORIZED in possible_kinds(statement.loops[d].kind)}
-    lanes_of = {
-        d: where(is_kind(statement.loops[d], (LoopKind.VECTORIZED,)), statement.loops[d].extent, 1)
-        for d in sorted(vector)
-    }
-    lanes = product(lanes_of.values())
-    by_compiler = as_expr(unit.full_unroll) // ceildiv(lanes, unit.register_lanes)
-    limit = maximum(statement.unroll_steps, by_compiler)
-    is_open, copies = one, one
-    for d in reversed(range(n)):
-        loop = statement.loops[d]
-        if loop.extent.constant == 1:
+def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
+    plan, n = loops.plan, loops.n
+    one = np.ones(n, dtype=np.float32)
+    inside, turns = [one] * plan.n_loops, [one] * plan.n_loops
+    may_be_vector = [d for d, kind in enumerate(plan.kinds) if kind in (None, LoopKind.VECTORIZED)]
+    is_vector = {d: loops.is_kind(d, LoopKind.VECTORIZED) for d in may_be_vector}
+    lanes_of = {d: np.where(is_vector[d], loops.extents[d], one) for d in may_be_vector}
+    lanes = _product(list(lanes_of.values()), one)
+    scalar = lanes == 1
+    by_compiler = np.floor(np.float32(unit.full_unroll) / np.ceil(lanes / np.float32(unit.register_lanes)))
+    limit = np.maximum(loops.unroll_steps, by_compiler)
+    is_open = np.ones(n, dtype=np.bool_)
+    is_carried = np.zeros(n, dtype=np.bool_)
+    copies = one
+    for d in reversed(range(plan.n_loops)):
+        kind = plan.kinds[d]
+        if kind is LoopKind.VECTORIZED:
             continue
-        kinds = possible_kinds(loop.kind)
-        is_vector = is_kind(loop, (LoopKind.VECTORIZED,))
-        extent = where(is_vector, 1, loop.extent) if d in vector else loop.extent
-        if kinds <= {LoopKind.VECTORIZED}:
+        extent = loops.extents[d]
+        if d in is_vector:
+            extent = np.where(is_vector[d], one, extent)
+        if kind is LoopKind.PARALLEL:
+            turns[d] = extent
+            is_open = np.zeros(n, dtype=np.bool_)
             continue
         grown = copies * extent
-        may = is_kind(loop, (LoopKind.SERIAL, LoopKind.UNROLLED, LoopKind.VECTORIZED))
-        fits = both(is_open, both(may, grown.le(limit)))
-        inside[d] = where(fits, extent, 1)
-        outside[d] = where(fits, 1, extent)
-        first = both(is_open, both(negate(fits), as_expr(1).lt(extent)))
-        is_first[d] = first
-        if LoopKind.SERIAL in kinds and (along := _along(statement, last, d)) is not None:
-            plain = product([where(is_kind(loop, (LoopKind.SERIAL,)), 1, 0), _is_one(along)])
-            is_auto[d] = both(both(first, lanes.eq(1)), plain)
-        copies = where(fits, grown, copies)
-        is_open = either(fits, both(is_open, extent.eq(1)))
-    return _Loops(inside, outside, is_auto, is_first, lanes, lanes_of)
-
-
-def _is_one(extents: Expr) -> Expr:
-    return extents.eq(1)
-
-
-def _along(statement: Statement, last: list[int], loop: int) -> Expr | None:
-    """Turns of the loops further in that move the output's last dimension too; None if this one does not."""
-    for number in last:
-        for term in statement.iterators[number].terms:
-            carrying = [k for k, _ in term.over]
-            if loop in carrying:
-                return product(
-                    statement.loops[k].extent
-                    for t in statement.iterators[number].terms
-                    for k, _ in t.over
-                    if k > loop
-                )
-    return None
-
-
-def _distinct_accesses(statement: Statement) -> list[Access]:
-    return list(statement.accesses)
-
-
-def _is_own(statement: Statement, access: Access) -> bool:
-    return any(other.is_write and other.buffer == access.buffer for other in statement.accesses)
+        fits = is_open & loops.is_kind(d, *_SERIAL) & (grown <= limit)
+        inside[d] = np.where(fits, extent, one)
+        outside = np.where(fits, one, extent)
+        is_first = is_open & ~fits & (extent > 1)
+        if d in plan.reducing:
+            is_carried |= is_first
+        if d in plan.auto and LoopKind.SERIAL in (kind or LoopKind.SERIAL, LoopKind.SERIAL):
+            is_auto = is_first & scalar & loops.is_kind(d, LoopKind.SERIAL)
+            for further in plan.auto[d]:
+                is_auto &= loops.extents[further] == 1
+            outside = np.where(is_auto, _auto_slots(extent, unit), outside)
+        turns[d] = outside
+        copies = np.where(fits, grown, copies)
+        is_open = fits | (is_open & (extent == 1))
+    return _Split(inside, turns, lanes_of, lanes, is_carried)
 
 
 def _in_body(
-    nest: LoopNest, statement: Statement, access: Access, loops: _Loops, unit: VectorUnit
-) -> tuple[Expr, Expr]:
+    access: AccessPlan, taken: list[Float32Array], split: _Split, unit: VectorUnit
+) -> tuple[Float32Array, Float32Array]:
     """Slots that the body needs to load (or store) an access once, and registers that hold it."""
-    elements = product(_spread(statement, index, loops.inside) for index in access.indices)
-    along = apart = as_expr(1)
-    for d, lanes in loops.lanes_of.items():
-        how = _moves_with(nest, statement, access, d)
-        along = along * lanes if how == "along" else along
-        apart = apart * lanes if how == "apart" else apart
+    one = np.ones_like(split.lanes)
+    elements = one
+    for dimension in access.dimensions:
+        if not dimension.is_affine or not dimension.iterators:
+            continue
+        values = reach(dimension, taken)
+        if len(dimension.iterators) > 1:
+            values = np.minimum(values, _product([taken[n] for n, _ in dimension.iterators], one))
+        elif dimension.iterators[0][1] > 1:
+            values = taken[dimension.iterators[0][0]]
+        elements = elements * values
+    along = _product([lanes for d, lanes in split.lanes_of.items() if d in access.along], one)
+    apart = _product([lanes for d, lanes in split.lanes_of.items() if d in access.apart], one)
     slots = elements * apart * _pieces(along, unit.unit_lanes)
-    return slots, elements * ceildiv(along * apart, unit.register_lanes)
+    return slots, elements * np.ceil(along * apart / np.float32(unit.register_lanes))
 
 
-def _moves_with(nest: LoopNest, statement: Statement, access: Access, loop: int) -> str:
-    """How an access follows a loop: ``not``, through consecutive elements (``along``), or ``apart``."""
-    if any(index.coefficients is None for index in access.indices):
-        return "apart"
-    moved = {n for n, it in enumerate(statement.iterators) for t in it.terms for k, _ in t.over if k == loop}
-    if not any(n in moved and c for index in access.indices for n, c in index.coefficients or ()):
-        return "not"
-    for index, size in zip(reversed(access.indices), reversed(nest.buffers[access.buffer].shape), strict=True):
-        if size == 1 or not index.coefficients:
-            continue
-        here = [c for n, c in index.coefficients if n in moved and c]
-        return "along" if here and all(abs(c) == 1 for c in here) else "apart"
-    return "apart"
+def _starts(access: AccessPlan, split: _Split, prefixes: list[Float32Array], one: Float32Array) -> Float32Array:
+    """How often an access's part of the body is brought in: loops right outside that leave it do not count."""
+    starts = one
+    for d, turns in enumerate(split.turns):
+        if d in access.moving:
+            starts = np.where(turns > 1, prefixes[d], starts)
+    return starts
 
 
-def _spread(statement: Statement, index: Index, extents: list[Expr]) -> Expr:
-    """Different values of an index while loops run over ``extents``."""
-    if not index.coefficients:
-        return as_expr(1)
-    counts = [
-        (abs(c), product(extents[k] for term in statement.iterators[n].terms for k, _ in term.over))
-        for n, c in index.coefficients
-        if c
-    ]
-    if len(counts) == 1:
-        return counts[0][1]
-    if not counts:
-        return as_expr(1)
-    return minimum(product(count for _, count in counts), total(c * (count - 1) for c, count in counts) + 1)
+def _instructions(statement: Statement, unit: VectorUnit) -> int:
+    """Of one copy: a multiply and an add are one, and so are all of a dot product instruction."""
+    per_instruction = 2 * unit.unit_lanes if statement.tile is not None else 2
+    return max(1, -(-statement.flop_count // per_instruction))
 
 
-def _turns_moving(statement: Statement, access: Access, turns: list[Expr]) -> Expr:
-    """How often an access's part of the body is brought in: the loops right outside that leave it do not count."""
-    moving = indexing_loops(statement, access)
-    result, still = as_expr(1), as_expr(1)
-    for d in reversed(range(len(turns))):
-        if turns[d].constant == 1:
-            continue
-        if d in moving or possible_kinds(statement.loops[d].kind) == {LoopKind.PARALLEL}:
-            result = (result if still.constant == 1 else result * where(result.eq(1), 1, still)) * turns[d]
-            still = as_expr(1)
-        else:
-            still = still * turns[d]
-    return result if still.constant == 1 else result * where(result.eq(1), 1, still)
+def _calls(loops: LoopColumns) -> Float32Array:
+    return loops.extents.prod(axis=0) * np.float32(loops.plan.statement.call_count)
 
 
-def _pieces(lanes: Expr, unit_lanes: int) -> Expr:
+def _pieces(lanes: Float32Array, unit_lanes: int) -> Float32Array:
     """Accesses that lanes take: whole units, and the rest in powers of two."""
-    rest, found, size = lanes % unit_lanes, lanes // unit_lanes, unit_lanes // 2
+    found = np.floor(lanes / np.float32(unit_lanes))
+    rest = lanes - found * np.float32(unit_lanes)
+    size = unit_lanes // 2
     while size:
-        found = found + (rest // size) % 2
+        takes = np.floor(rest / np.float32(size))
+        found = found + takes
+        rest = rest - takes * np.float32(size)
         size //= 2
     return found
 
 
-def _auto_slots(extent: Expr, unit: VectorUnit) -> Expr:
+def _auto_slots(extent: Float32Array, unit: VectorUnit) -> Float32Array:
     """Slots of a loop that LLVM vectorises: by the largest power of two that fits, the rest one by one."""
-    result, size = extent, 2
-    while size <= unit.register_lanes:
-        slots = max(1, size // unit.unit_lanes)
-        result = where(as_expr(size).le(extent), (extent // size) * slots + extent % size, result)
-        size *= 2
+    _, exponent = np.frexp(extent)
+    width = np.minimum(np.ldexp(np.float32(1), exponent - 1), np.float32(unit.register_lanes))
+    whole = np.floor(extent / width)
+    return whole * np.maximum(1, width / np.float32(unit.unit_lanes)) + (extent - whole * width)
+
+
+def _product(factors: list[Float32Array], one: Float32Array) -> Float32Array:
+    result = one
+    for factor in factors:
+        result = factor if result is one else result * factor
     return result

@@ -7,13 +7,14 @@ matrix whose rows are 2 KiB long does not stay in a first-level cache with room 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from prune_engine.symbols.bands import together_at
-from prune_engine.symbols.expr import Expr, as_expr, both, ceildiv, maximum, minimum, product, total, where
-from prune_engine.symbols.footprint import Loops, loops_from, remembered, span
-from prune_engine.symbols.loop_nest import Access, LoopNest, Statement
-from prune_engine.symbols.traffic import turns
+import numpy as np
+
+from prune_engine.symbols.loop_nest import LoopKind
+from prune_engine_draft.cpu_columns import LoopColumns, reach, spans
+from prune_engine_draft.cpu_plan import BufferPlan, Float32Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,114 +33,108 @@ class Cache:
 
 
 @dataclass(frozen=True, slots=True)
-class _Box:
-    """Lines of one buffer, and how much of a cache they take up if they crowd into few sets."""
+class Boxes:
+    """Of one buffer at every depth, float32 (loops + 1, n): lines touched, lines per row, extents of dimensions."""
 
-    line_bytes: Expr
-    crowded_bytes: Expr
+    plan: BufferPlan
+    lines: Float32Array
+    row_lines: Float32Array
+    rows: Float32Array
+    dimensions: tuple[Float32Array | np.float32, ...]
 
 
-def traffic_bytes(nest: LoopNest, number: int, caches: tuple[Cache, ...]) -> list[Expr]:
-    """Bytes of lines that statement ``number`` brings into each of some caches, writes back included.
+def boxes_of(loops: LoopColumns, line_bytes: int) -> list[Boxes]:
+    """What a statement touches of each buffer from every depth inwards."""
+    taken = spans(loops)
+    return [_boxes(buffer, taken, loops, line_bytes) for buffer in loops.plan.buffers]
 
-    A cache holds a buffer's part from the outermost depth at which all that is touched there fits, and this
-    part's lines do not crowd into fewer sets than they need. What the whole kernel touches, and fits, is there
-    from the run before.
+
+def _boxes(buffer: BufferPlan, taken: Sequence[Float32Array], loops: LoopColumns, line_bytes: int) -> Boxes:
+    shape = (loops.plan.n_loops + 1, loops.n)
+    dimensions: list[Float32Array | np.float32] = []
+    seen = set()
+    for access in buffer.accesses:
+        if access.dimensions in seen:
+            continue
+        seen.add(access.dimensions)
+        found = [reach(dimension, taken) for dimension in access.dimensions]
+        dimensions = [np.maximum(a, b) for a, b in zip(dimensions, found, strict=True)] if dimensions else found
+    if not dimensions:
+        one = np.ones(shape, dtype=np.float32)
+        return Boxes(buffer, one, one, one, ())
+    last = dimensions[-1]
+    rows = np.ones(shape, dtype=np.float32)
+    for extent in dimensions[:-1]:
+        rows *= extent
+    per_line = np.float32(buffer.item_bytes / line_bytes)
+    row_lines = np.ceil(np.broadcast_to(last, shape) * per_line)
+    lines = rows * row_lines
+    size = buffer.accesses[0].dimensions[-1].size
+    if size * buffer.item_bytes % line_bytes:
+        # Rows that are touched as a whole follow each other without gaps.
+        dense = np.ceil(rows * (last * per_line))
+        lines = np.where(last >= size, dense, lines)
+    return Boxes(buffer, lines, row_lines, rows, tuple(dimensions))
+
+
+def filled_bytes(
+    loops: LoopColumns, own: Sequence[Boxes], room: Float32Array, caches: Sequence[Cache]
+) -> list[Float32Array]:
+    """Bytes brought into each cache by one statement, written ones included, float32 (n,) per cache.
+
+    ``room`` float32 (loops + 1, n) is the lines of all that runs in each depth's turn. A cache holds a buffer's
+    part from the outermost depth at which all that is touched there fits, and this part's lines do not crowd into
+    fewer sets than they need. What the whole kernel touches, and fits, is there from the run before.
     """
-    statement = nest.statements[number]
-    depths = [d for d in range(len(statement.loops)) if d == 0 or statement.loops[d].extent.constant != 1]
-    return [
-        total(_filled(nest, number, buffer, depths, cache) for buffer in _by_buffer(statement)) for cache in caches
-    ]
+    n_depths, n = room.shape
+    before = np.ones((n_depths, n), dtype=np.float32)
+    np.cumprod(loops.extents, axis=0, out=before[1:])
+    columns = np.arange(n)
+    results = [np.zeros(n, dtype=np.float32) for _ in caches]
+    misfits = [room * np.float32(c.line_bytes) > c.capacity_bytes for c in caches]
+    for misfit in misfits:
+        misfit[-1] = False  # one instance is always worked on
+    for boxes in own:
+        moved = boxes.lines * _turns(loops, boxes.plan.moving, before)
+        moved[0] = 0
+        flat = moved.reshape(-1)
+        for position, cache in enumerate(caches):
+            misfit = misfits[position]
+            if (crowded := _crowded(boxes, cache)) is not None:
+                misfit = misfit | crowded
+                misfit[-1] = False
+            depth = np.add.reduce(misfit, axis=0, dtype=np.int64)
+            results[position] += flat[depth * n + columns] * np.float32(boxes.plan.directions * cache.line_bytes)
+    return results
 
 
-def _filled(nest: LoopNest, number: int, buffer: str, depths: list[int], cache: Cache) -> Expr:
-    statement = nest.statements[number]
-    accesses = _by_buffer(statement)[buffer]
-    directions = int(any(not a.is_write for a in accesses)) + int(any(a.is_write for a in accesses))
-
-    def moved(depth: int) -> Expr:
-        lines = _box(nest, statement, buffer, depth, cache).line_bytes
-        return product([lines, turns(statement, buffer, depth)]) * directions
-
-    result = moved(len(statement.loops))
-    for depth in reversed(depths):
-        box = _box(nest, statement, buffer, depth, cache)
-        fits = _working_bytes(nest, number, depth, cache).le(cache.capacity_bytes)
-        if box.crowded_bytes is not box.line_bytes:
-            fits = both(fits, box.crowded_bytes.le(cache.capacity_bytes))
-        result = where(fits, moved(depth) if depth else as_expr(0), result)
-    return result
+def _turns(loops: LoopColumns, moving: frozenset[int], before: Float32Array) -> Float32Array:
+    """How often a buffer's part is brought in at each depth: loops right outside that leave it do not count."""
+    turns = np.ones_like(before)
+    for d in range(loops.plan.n_loops):
+        if d in moving or loops.plan.kinds[d] is LoopKind.PARALLEL:
+            turns[d + 1] = np.where(loops.extents[d] > 1, before[d + 1], turns[d])
+        else:
+            turns[d + 1] = turns[d]
+    return turns
 
 
-def _working_bytes(nest: LoopNest, number: int, depth: int, cache: Cache) -> Expr:
-    key = f"draft: lines for {number} at {depth} of {cache.line_bytes}"
-    return remembered(nest, key, lambda: _room(nest, number, depth, cache))
+def _crowded(boxes: Boxes, cache: Cache) -> np.ndarray | None:  # type: ignore[type-arg]
+    """Where a buffer's lines need more ways of some sets than there are, bool (loops + 1, n); None: nowhere."""
+    if cache.ways is None or not boxes.plan.is_argument:
+        return None
+    periods = [_period(stride, cache) for stride in boxes.plan.strides]
+    if all(period == cache.sets for period in periods):
+        return None
+    sets = boxes.row_lines
+    for extent, period in zip(boxes.dimensions, periods, strict=False):
+        sets = sets * np.minimum(extent, np.float32(period))
+    np.minimum(sets, np.float32(cache.sets), out=sets)
+    return boxes.rows * boxes.row_lines > sets * np.float32(cache.ways)
 
 
-def _room(nest: LoopNest, number: int, depth: int, cache: Cache) -> Expr:
-    lines: dict[str, Expr] = {}
-    for other in together_at(nest, number, depth):
-        statement = nest.statements[other]
-        for buffer in _by_buffer(statement):
-            box = _box(nest, statement, buffer, depth, cache)
-            known = lines.get(buffer)
-            lines[buffer] = box.line_bytes if known is None else maximum(known, box.line_bytes)
-    return total(lines.values())
-
-
-def _box(nest: LoopNest, statement: Statement, buffer: str, depth: int, cache: Cache) -> _Box:
-    """The hull of a buffer's accesses that run from ``depth`` inwards."""
-    running = loops_from(statement, depth)
-    held = nest.buffers[buffer]
-    item = held.item_bytes
-    accesses = _by_buffer(statement)[buffer]
-    sizes = [size or 1 for size in held.shape]
-    spans = [_span(nest, statement, accesses, d, running, size) for d, size in enumerate(sizes)]
-    if not spans:
-        line = as_expr(cache.line_bytes)
-        return _Box(line, line)
-    row_lines = ceildiv(spans[-1] * item, cache.line_bytes)
-    rows = product(spans[:-1])
-    line_bytes = rows * row_lines * cache.line_bytes
-    whole = math.prod(sizes) * item
-    if whole > cache.line_bytes:
-        # Rows shorter than a line share it with their neighbours where the row is touched as a whole.
-        dense = ceildiv(product(spans) * item, cache.line_bytes) * cache.line_bytes
-        if sizes[-1] * item < cache.line_bytes or sizes[-1] * item % cache.line_bytes:
-            line_bytes = where(spans[-1].eq(sizes[-1]), dense, line_bytes)
-    reach = row_lines
-    is_crowded = False
-    for d, extent in enumerate(spans[:-1]):
-        stride = math.prod(sizes[d + 1 :]) * item
-        period = cache.sets
-        if stride % cache.line_bytes == 0:
-            period = cache.sets // math.gcd(cache.sets, stride // cache.line_bytes)
-        if period < cache.sets and extent.constant != 1:
-            is_crowded = True
-        reach = reach * minimum(extent, period)
-    if cache.sets == 1 or not is_crowded or not held.is_argument:
-        return _Box(line_bytes, line_bytes)
-    # Lines per set that is reached, times all sets.
-    crowded = ceildiv(rows * row_lines, minimum(reach, cache.sets)) * (cache.sets * cache.line_bytes)
-    return _Box(line_bytes, crowded)
-
-
-def _span(
-    nest: LoopNest, statement: Statement, accesses: list[Access], dimension: int, running: Loops, size: int
-) -> Expr:
-    result = as_expr(1)
-    for access in accesses:
-        index = access.indices[dimension]
-        if index.coefficients is None:
-            return as_expr(size)
-        hull = total(abs(c) * (span(nest, statement, n, running) - 1) for n, c in index.coefficients if c)
-        result = maximum(result, hull + index.width) if result.constant != 1 else hull + index.width
-    return minimum(result, size)
-
-
-def _by_buffer(statement: Statement) -> dict[str, list[Access]]:
-    found: dict[str, list[Access]] = {}
-    for access in statement.accesses:
-        found.setdefault(access.buffer, []).append(access)
-    return found
+def _period(stride_bytes: int, cache: Cache) -> int:
+    """After how many rows the lines of a column fall into the same set again."""
+    if stride_bytes % cache.line_bytes:
+        return cache.sets
+    return cache.sets // math.gcd(cache.sets, stride_bytes // cache.line_bytes)

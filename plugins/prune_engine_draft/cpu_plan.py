@@ -1,0 +1,220 @@
+"""What of a loop nest the CPU draft reads: which loops move which buffers, found once per structure.
+
+Everything that differs between candidates is one column per loop (its extent, its kind where that differs, the
+unroll limit). The rest is structure. A tiled iterator's span from some depth inwards is then the product of the
+extents of its loops there: exact for perfect tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from prune_engine.symbols.bands import kernel_of, possible_kinds, reduction_loops
+from prune_engine.symbols.expr import Expr
+from prune_engine.symbols.footprint import indexing_loops
+from prune_engine.symbols.loop_nest import Access, LoopKind, LoopNest, Role, Statement
+from prune_engine.symbols.statement import last_dimension_iterators
+
+Float32Array = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One digit of an iterator: the loops that count it; a digit of a fused loop has a divisor and a modulus."""
+
+    loops: tuple[int, ...]
+    divisor: int
+    modulus: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """One dimension of an access: iterators with the size of their step, elements from there, and the dimension."""
+
+    iterators: tuple[tuple[int, int], ...]
+    width: int
+    size: int
+    is_affine: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AccessPlan:
+    """An access: its dimensions, the loops that move it, and how it follows each of those.
+
+    ``along`` are loops through consecutive elements, ``apart`` others that move it.
+    """
+
+    buffer: str
+    dimensions: tuple[Reach, ...]
+    moving: frozenset[int]
+    along: frozenset[int]
+    apart: frozenset[int]
+    is_write: bool
+    is_result: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BufferPlan:
+    """All that a statement does with one buffer. ``strides`` in bytes, of all dimensions but the last."""
+
+    name: str
+    accesses: tuple[AccessPlan, ...]
+    item_bytes: int
+    directions: int
+    strides: tuple[int, ...]
+    is_argument: bool
+    moving: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class StatementPlan:
+    """A statement without its loops of one turn. ``columns`` says where its columns are among the nest's.
+
+    ``auto`` gives for each loop that runs along the output's last dimension the loops further in that do so too.
+    """
+
+    statement: Statement
+    n_loops: int
+    kinds: tuple[LoopKind | None, ...]
+    terms: tuple[tuple[Term, ...], ...]
+    extents: tuple[int | None, ...]
+    buffers: tuple[BufferPlan, ...]
+    reducing: frozenset[int]
+    auto: dict[int, tuple[int, ...]]
+    first_column: int
+    #: Statements of the same kernel, and the depth down to which they run in the same loops.
+    others: tuple[tuple[int, int], ...] = ()
+    is_first_of_kernel: bool = False
+    item_bytes: int = 4
+    dtypes: tuple[str, ...] = ()
+    #: Loops whose kind is no constant -> place among the statement's columns.
+    kind_columns: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NestPlan:
+    """All statements, and the expressions whose columns they read."""
+
+    statements: tuple[StatementPlan, ...]
+    exprs: tuple[Expr, ...]
+
+
+@lru_cache(maxsize=4096)
+def plan_of(nest: LoopNest) -> NestPlan:
+    """Read a nest. A nest is equal only to itself, so this is done once for each."""
+    exprs: list[Expr] = []
+    plans = []
+    for number in range(len(nest.statements)):
+        plan, wanted = _statement(nest, number, len(exprs))
+        plans.append(plan)
+        exprs += wanted
+    return NestPlan(tuple(plans), tuple(exprs))
+
+
+def _statement(nest: LoopNest, number: int, first_column: int) -> tuple[StatementPlan, Sequence[Expr]]:
+    statement = nest.statements[number]
+    kept = [d for d, loop in enumerate(statement.loops) if loop.extent.constant != 1]
+    place = {d: k for k, d in enumerate(kept)}
+    wanted = [statement.unroll_steps, *(statement.loops[d].extent for d in kept)]
+    kinds: list[LoopKind | None] = []
+    kind_columns: dict[int, int] = {}
+    for k, d in enumerate(kept):
+        possible = possible_kinds(statement.loops[d].kind)
+        kinds.append(next(iter(possible)) if len(possible) == 1 else None)
+        if len(possible) > 1:
+            kind_columns[k] = len(wanted)
+            wanted.append(statement.loops[d].kind)
+    terms = tuple(
+        tuple(
+            Term(
+                tuple(place[d] for d, _ in term.over if d in place),
+                term.divisor.constant or 1,
+                term.modulus.constant if len(term.over) > 1 or term.divisor.constant != 1 else None,
+            )
+            for term in it.terms
+        )
+        for it in statement.iterators
+    )
+    last = last_dimension_iterators(nest, statement)
+    along = [[place[d] for t in statement.iterators[n].terms for d, _ in t.over if d in place] for n in last]
+    auto = {d: tuple(k for k in loops if k > d) for loops in along for d in loops}
+    plan = StatementPlan(
+        statement=statement,
+        n_loops=len(kept),
+        kinds=tuple(kinds),
+        terms=terms,
+        extents=tuple(it.extent.constant for it in statement.iterators),
+        buffers=_buffers(nest, statement, place),
+        reducing=frozenset(place[d] for d in reduction_loops(statement) if d in place),
+        auto=auto,
+        first_column=first_column,
+        others=_others(nest, number, kept),
+        is_first_of_kernel=kernel_of(nest, number).start == number,
+        item_bytes=max(nest.buffers[access.buffer].item_bytes for access in statement.accesses),
+        dtypes=tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write}),
+        kind_columns=kind_columns,
+    )
+    return plan, wanted
+
+
+def _others(nest: LoopNest, number: int, kept: Sequence[int]) -> tuple[tuple[int, int], ...]:
+    """Statements of the kernel with the number of (kept) loops that they share with this one."""
+    found = []
+    for other in kernel_of(nest, number):
+        if other == number:
+            continue
+        between = nest.statements[min(number, other) + 1 : max(number, other) + 1]
+        shared = min(s.n_shared_with_previous for s in between)
+        theirs = nest.statements[other].loops
+        found.append(
+            (other, min(sum(d < shared for d in kept), sum(l.extent.constant != 1 for l in theirs[:shared])))
+        )
+    return tuple(found)
+
+
+def _buffers(nest: LoopNest, statement: Statement, place: dict[int, int]) -> tuple[BufferPlan, ...]:
+    by_buffer: dict[str, list[AccessPlan]] = {}
+    for access in statement.accesses:
+        by_buffer.setdefault(access.buffer, []).append(_access(nest, statement, access, place))
+    found = []
+    for name, accesses in by_buffer.items():
+        buffer = nest.buffers[name]
+        sizes = [size or 1 for size in buffer.shape]
+        strides = tuple(math.prod(sizes[d + 1 :]) * buffer.item_bytes for d in range(len(sizes) - 1))
+        directions = int(any(a.is_write for a in accesses)) + int(any(not a.is_write for a in accesses))
+        moving = frozenset[int]().union(*(a.moving for a in accesses))
+        found.append(
+            BufferPlan(name, tuple(accesses), buffer.item_bytes, directions, strides, buffer.is_argument, moving)
+        )
+    return tuple(found)
+
+
+def _access(nest: LoopNest, statement: Statement, access: Access, place: dict[int, int]) -> AccessPlan:
+    sizes = [size or 1 for size in nest.buffers[access.buffer].shape]
+    dimensions = tuple(
+        Reach(
+            tuple((n, abs(c)) for n, c in index.coefficients or () if c),
+            index.width,
+            size,
+            index.coefficients is not None,
+        )
+        for index, size in zip(access.indices, sizes, strict=True)
+    )
+    moving = frozenset(place[d] for d in indexing_loops(statement, access) if d in place)
+    inner = next((r for r in reversed(dimensions) if r.size != 1 and r.iterators), None)
+    along: set[int] = set()
+    if inner is not None and all(r.is_affine for r in dimensions):
+        for n, step in inner.iterators:
+            if step == 1:
+                along |= {place[d] for t in statement.iterators[n].terms for d, _ in t.over if d in place}
+    written = {a.buffer for a in statement.accesses if a.is_write}
+    is_result = statement.role is Role.UPDATE and not access.is_write and access.buffer in written
+    return AccessPlan(
+        access.buffer, dimensions, moving, frozenset(along), moving - along, access.is_write, is_result
+    )
