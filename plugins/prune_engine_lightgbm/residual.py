@@ -164,10 +164,13 @@ def _scores(logs: Float64Array) -> Float64Array:
 
 
 def _log_secs(draft: DraftScores | None, n: int) -> Float64Array:
-    """log2 seconds of a draft up to a constant, float64 (n,); NaN where it has no answer or says "never"."""
-    if draft is None:
+    """log2 seconds of a draft up to a constant, float64 (n,); NaN where it has no answer or says "never".
+
+    Equal scores without a latency are no answer: a draft says so of a sketch that it cannot read.
+    """
+    secs = None if draft is None else draft.latency_secs
+    if draft is None or (secs is None and (not n or np.ptp(draft.scores) == 0)):
         return np.full(n, np.nan)
-    secs = draft.latency_secs
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = -np.log2(draft.scores) if secs is None else np.log2(secs)
     return np.where(np.isfinite(logs), logs, np.nan)
