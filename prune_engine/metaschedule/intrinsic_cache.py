@@ -1,17 +1,21 @@
 """Tensor intrinsics of one of TVM's modules, kept parsed between runs.
 
 TVM writes them in TVMScript and parses all of them on import: 2 to 3 s for those of CUDA, against 0.4 s to load
-them from a file. The file is only good for the source it was made of.
+them from a file. The file is only good for the source it was made of. Those of the release that we depend on come
+with the package; ``python -m prune_engine.metaschedule.intrinsic_cache`` makes them anew. For another one a file
+is made in the user's cache folder at the first import.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 import hashlib
 import importlib
 import importlib.util
 import os
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -21,19 +25,39 @@ from typing import Any
 Intrinsics = Mapping[str, tuple[Any, Any]]
 
 _FORMAT = 1
+#: Modules whose intrinsics come with the package, and where.
+_SHIPPED = ("tvm.s_tir.tensor_intrin.cuda",)
+_SHIPPED_FOLDER = Path(__file__).with_name("intrinsics")
 
 
-def import_cached(module: str, folder: Path | None = None) -> None:
-    """Import a module that registers intrinsics, from the cache if it holds them; else fill the cache.
+def import_cached(module: str, folder: Path | None = None, shipped: Path = _SHIPPED_FOLDER) -> None:
+    """Import a module that registers intrinsics, from the first file that holds them; without one make it.
 
-    ``folder`` is the user's cache by default. A file that cannot be read or written is done without.
+    ``shipped`` has those that come with the package; ``folder`` is the user's cache by default. A file that
+    cannot be read or written is done without.
     """
-    path = _path(module, folder)
-    known = _read(path)
-    if known is not None:
-        with _registering(lambda name, _desc, _impl: known[name]), _unparsed():
-            importlib.import_module(module)
-        return
+    name = _file_name(module)
+    known = _read(shipped / f"{name}.gz")
+    if known is None:
+        path = (_user_cache() if folder is None else folder) / name
+        known = _read(path)
+        if known is None:
+            _write(path, _text(_parsed(module)).encode())
+            return
+    with _registering(lambda name, _desc, _impl: known[name]), _unparsed():
+        importlib.import_module(module)
+
+
+def ship(module: str, shipped: Path = _SHIPPED_FOLDER) -> Path:
+    """Write the file of a module, which must not be imported yet, that comes with the package. Returns where."""
+    path = shipped / f"{_file_name(module)}.gz"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(_text(_parsed(module)).encode(), mtime=0))  # the same bytes every time
+    return path
+
+
+def _parsed(module: str) -> Intrinsics:
+    """Import a module as TVM does, and note what it registers."""
     seen: dict[str, tuple[Any, Any]] = {}
 
     def note(name: str, desc: Any, impl: Any) -> tuple[Any, Any]:
@@ -42,44 +66,59 @@ def import_cached(module: str, folder: Path | None = None) -> None:
 
     with _registering(note):
         importlib.import_module(module)
-    _write(path, seen)
+    return seen
 
 
-def _path(module: str, folder: Path | None) -> Path:
-    """Where a module's intrinsics are kept: another place whenever its source or TVM changes."""
+def _file_name(module: str) -> str:
+    """What a module's file is called: something else whenever its source or TVM changes."""
     spec = importlib.util.find_spec(module)
     assert spec is not None, "TVM has its own modules"
     assert spec.origin is not None, "TVM's modules are files"
     digest = hashlib.blake2b(Path(spec.origin).read_bytes(), digest_size=8)
     digest.update(f"{_FORMAT}|{version('apache-tvm')}|{version('apache-tvm-ffi')}".encode())
-    if folder is None:
-        from platformdirs import user_cache_path
+    return f"{module.rpartition('.')[2]}-intrinsics-{digest.hexdigest()}.json"
 
-        folder = user_cache_path("prune-engine")
-    return folder / f"{module.rpartition('.')[2]}-intrinsics-{digest.hexdigest()}.json"
+
+def _user_cache() -> Path:
+    from platformdirs import user_cache_path
+
+    return user_cache_path("prune-engine")
 
 
 def _read(path: Path) -> Intrinsics | None:
     from tvm.ir import load_json
 
     try:
-        content = load_json(path.read_text(encoding="utf-8"))
+        data = path.read_bytes()
+        content = load_json((gzip.decompress(data) if path.suffix == ".gz" else data).decode())
         return {str(name): (content[name][0], content[name][1]) for name in content}
-    except (OSError, RuntimeError, ValueError, TypeError, LookupError, AttributeError):  # none, or not ours
+    except (
+        OSError,
+        EOFError,
+        zlib.error,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ):  # none, or not ours
         return None
 
 
-def _write(path: Path, intrinsics: Intrinsics) -> None:
+def _text(intrinsics: Intrinsics) -> str:
     from tvm.ir import save_json
     from tvm_ffi import convert
 
-    text = str(save_json(convert({name: list(pair) for name, pair in intrinsics.items()})))
+    return str(save_json(convert({name: list(pair) for name, pair in intrinsics.items()})))
+
+
+def _write(path: Path, content: bytes) -> None:
     with contextlib.suppress(OSError):  # the next run parses again
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, staged = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
             Path(staged).replace(path)
         except BaseException:
             Path(staged).unlink(missing_ok=True)
@@ -121,3 +160,11 @@ def _unparsed() -> Iterator[None]:
         yield
     finally:
         tirx.prim_func = original
+
+
+if __name__ == "__main__":
+    from prune_engine.metaschedule._compat import import_tvm
+
+    import_tvm()
+    for one in _SHIPPED:
+        print(ship(one))

@@ -140,8 +140,8 @@ def _page(
         "",
         f"`prune-engine candidates WORKLOAD --target {candidates['target']} -n 512`, replayed and post-processed",
         "by stock TVM. Seconds are those beyond `import tvm`, "
-        f"which took {candidates['import_secs']:.2f} s; the first run fills a cache",
-        "of TVM's tensor intrinsics.",
+        f"which took {candidates['import_secs']:.2f} s; the first run has an",
+        "empty cache folder.",
         "",
         "| workload | distinct | pass VerifyGPUCode | s | s, first run |",
         "|---|---|---|---|---|",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule._compat import _cheap_stacks, import_tvm
 from prune_engine.metaschedule import intrinsic_cache
 
 import_tvm()
@@ -29,7 +30,8 @@ def counting(*args, **options):
     parsed.append(1)
     return parse(*args, **options)
 tirx.prim_func = counting
-intrinsic_cache.import_cached("tvm.s_tir.tensor_intrin." + sys.argv[1], Path(sys.argv[2]))
+with _cheap_stacks():
+    intrinsic_cache.import_cached("tvm.s_tir.tensor_intrin." + sys.argv[1], *map(Path, sys.argv[2:]))
 assert TensorIntrin.register is noting
 assert tirx.prim_func is counting
 found = {name: [TensorIntrin.get(name).desc.script(), TensorIntrin.get(name).impl.script()] for name in names}
@@ -37,22 +39,44 @@ print(json.dumps([len(parsed), found]))
 """
 
 
-def imported(module: str, folder: Path) -> tuple[int, dict[str, list[str]]]:
+def imported(module: str, folder: Path, shipped: Path | None = None) -> tuple[int, dict[str, list[str]]]:
     """How many functions were parsed, and what is registered by name, as TVM prints it."""
-    command = [sys.executable, "-c", SCRIPT, module, str(folder)]
+    folders = [str(path) for path in (folder, shipped) if path is not None]
+    command = [sys.executable, "-c", SCRIPT, module, *folders]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     n_parsed, found = json.loads(done.stdout.splitlines()[-1])
     return n_parsed, found
 
 
-@pytest.mark.parametrize("module", ["cuda", "x86"])
-def test_second_import_parses_nothing_and_registers_the_same(module: str, tmp_path: Path) -> None:
-    n_parsed, first = imported(module, tmp_path / "new" / "folder")
+def test_second_import_parses_nothing_and_registers_the_same(tmp_path: Path) -> None:
+    n_parsed, first = imported("x86", tmp_path / "new" / "folder")
     assert n_parsed > 0
     assert first
-    n_parsed, second = imported(module, tmp_path / "new" / "folder")
+    n_parsed, second = imported("x86", tmp_path / "new" / "folder")
     assert n_parsed == 0
+    assert second == first
+
+
+def test_those_of_cuda_come_with_the_package(tmp_path: Path) -> None:
+    n_parsed, parsed = imported("cuda", tmp_path, shipped=tmp_path / "nothing")
+    assert n_parsed > 0
+    assert len(list(tmp_path.iterdir())) == 1
+    n_parsed, shipped = imported("cuda", tmp_path / "cache")
+    assert n_parsed == 0
+    assert not (tmp_path / "cache").exists()
+    assert shipped == parsed
+
+
+@pytest.mark.parametrize("cut", [slice(1000), slice(10, None)], ids=["cut-off", "no-gzip"])
+def test_shipped_file_that_is_broken_is_done_without(cut: slice, tmp_path: Path) -> None:
+    _, first = imported("x86", tmp_path, shipped=tmp_path)
+    (cached,) = tmp_path.iterdir()
+    broken = tmp_path / "shipped" / f"{cached.name}.gz"
+    broken.parent.mkdir()
+    broken.write_bytes(gzip.compress(cached.read_bytes())[cut])
+    n_parsed, second = imported("x86", tmp_path / "other", shipped=broken.parent)
+    assert n_parsed > 0
     assert second == first
 
 
