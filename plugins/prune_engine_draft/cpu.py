@@ -8,11 +8,11 @@ import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.symbols.loop_nest import LoopKind, Role
+from prune_engine.symbols.loop_nest import Role
 from prune_engine.symbols.structure import GroupColumns, group_columns
 from prune_engine_draft.cpu_body import Body, VectorUnit, body_of
 from prune_engine_draft.cpu_caches import Boxes, boxes_of, filled_bytes
-from prune_engine_draft.cpu_columns import LoopColumns, loop_columns
+from prune_engine_draft.cpu_columns import LoopColumns, NestColumns
 from prune_engine_draft.cpu_machine import CpuMachine, machine_of
 from prune_engine_draft.cpu_plan import Float32Array, NestPlan, StatementPlan, plan_of
 from prune_engine_draft.terms import DraftTerms, Float64Array
@@ -73,14 +73,20 @@ def _judge(
     n = len(group.columns[0])
     terms = {name: np.zeros(n) for name in TERMS}
     stages = {name: np.zeros(n) for name in _STAGES}
-    loops = [loop_columns(statement, group.columns) for statement in plan.statements]
-    boxes = [boxes_of(one, machine.caches[0].line_bytes) if machine.caches else [] for one in loops]
+    columns = NestColumns(plan, group.columns)
+    loops = [columns.loops_of(statement) for statement in plan.statements]
+    # What an INIT sets is in a cache when it is added to, and whatever it touches the reduction touches too.
+    boxes = [
+        boxes_of(one, machine.caches[0].line_bytes)
+        if machine.caches and one.plan.statement.role is not Role.INIT
+        else []
+        for one in loops
+    ]
     for number, one in enumerate(loops):
-        statement = one.plan.statement
         item = one.plan.item_bytes
         unit = VectorUnit(max(1, machine.register_bytes // item), max(1, machine.unit_bytes // item), _FULL_UNROLL)
         _add_core(terms, stages, one, body_of(one, unit), machine, combine)
-        if machine.caches and statement.role is not Role.INIT:  # what is set is in a cache when it is added to
+        if boxes[number]:
             filled = filled_bytes(one, boxes[number], _room(number, plan, boxes), machine.caches)
             scale = _share(one, machine) / machine.clock_hz
             for cache, rate, found in zip(machine.caches, machine.fill_bytes_per_cycle, filled, strict=True):
@@ -104,7 +110,6 @@ def _add_core(
     chains = np.maximum(arithmetic, body.steps * body.accumulators * _LATENCY_CYCLES / n_chains)
     loads, stores = body.loads / machine.pipes, body.stores / _STORES_PER_CYCLE
     core = _combined(chains, loads, stores, combine)
-    turns = _parallel_turns(loops)
     scale = _share(loops, machine) / machine.clock_hz
     terms["core"] += core * scale
     if loops.plan.statement.role is Role.UPDATE:
@@ -117,21 +122,14 @@ def _add_core(
         stages[name] += cycles / (machine.clock_hz * machine.cores)
     stages["all_cores"] += core * scale
     if loops.plan.is_first_of_kernel:
+        turns = loops.parallel_turns
         terms["fork"] += np.where(turns > 1, machine.fork_secs if machine.cores > 1 else 0.0, 0.0)
         terms["tasks"] += np.ceil(turns / machine.cores) * (_TASK_CYCLES / machine.clock_hz)
 
 
-def _parallel_turns(loops: LoopColumns) -> Float32Array:
-    turns = np.ones(loops.n, dtype=np.float32)
-    for d, kind in enumerate(loops.plan.kinds):
-        if kind in (None, LoopKind.PARALLEL):
-            turns = turns * np.where(loops.is_kind(d, LoopKind.PARALLEL), loops.extents[d], np.float32(1))
-    return turns
-
-
 def _share(loops: LoopColumns, machine: CpuMachine) -> Float32Array:
     """Of the whole work, what the busiest core does."""
-    turns = _parallel_turns(loops)
+    turns = loops.parallel_turns
     return np.ceil(turns / np.float32(machine.cores)) / turns
 
 

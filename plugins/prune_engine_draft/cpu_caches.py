@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from prune_engine.symbols.loop_nest import LoopKind
-from prune_engine_draft.cpu_columns import LoopColumns, reach, spans
+from prune_engine_draft.cpu_columns import BoolArray, LoopColumns, reach, spans
 from prune_engine_draft.cpu_plan import BufferPlan, Float32Array
 
 
@@ -87,8 +87,10 @@ def filled_bytes(
     fewer sets than they need. What the whole kernel touches, and fits, is there from the run before.
     """
     n_depths, n = room.shape
-    before = np.ones((n_depths, n), dtype=np.float32)
-    np.cumprod(loops.extents, axis=0, out=before[1:])
+    before = np.empty((n_depths, n), dtype=np.float32)
+    before[0] = 1
+    for d, extent in enumerate(loops.extents):
+        np.multiply(before[d], extent, out=before[d + 1])
     columns = np.arange(n)
     results = [np.zeros(n, dtype=np.float32) for _ in caches]
     misfits = [room * np.float32(c.line_bytes) > c.capacity_bytes for c in caches]
@@ -103,23 +105,27 @@ def filled_bytes(
             if (crowded := _crowded(boxes, cache)) is not None:
                 misfit = misfit | crowded
                 misfit[-1] = False
-            depth = np.add.reduce(misfit, axis=0, dtype=np.int64)
-            results[position] += flat[depth * n + columns] * np.float32(boxes.plan.directions * cache.line_bytes)
+            depth = np.add.reduce(misfit.view(np.uint8), axis=0, dtype=np.uint8)
+            results[position] += flat[depth * np.intp(n) + columns] * np.float32(
+                boxes.plan.directions * cache.line_bytes
+            )
     return results
 
 
 def _turns(loops: LoopColumns, moving: frozenset[int], before: Float32Array) -> Float32Array:
     """How often a buffer's part is brought in at each depth: loops right outside that leave it do not count."""
-    turns = np.ones_like(before)
-    for d in range(loops.plan.n_loops):
+    turns = np.empty_like(before)
+    turns[0] = 1
+    for d in range(loops.plan.n_loops):  # numpy's accumulate along the first axis takes ten times as long
         if d in moving or loops.plan.kinds[d] is LoopKind.PARALLEL:
-            turns[d + 1] = np.where(loops.extents[d] > 1, before[d + 1], turns[d])
+            np.multiply(before[d + 1], loops.many[d], out=turns[d + 1])
+            np.maximum(turns[d + 1], turns[d], out=turns[d + 1])
         else:
             turns[d + 1] = turns[d]
     return turns
 
 
-def _crowded(boxes: Boxes, cache: Cache) -> np.ndarray | None:  # type: ignore[type-arg]
+def _crowded(boxes: Boxes, cache: Cache) -> BoolArray | None:
     """Where a buffer's lines need more ways of some sets than there are, bool (loops + 1, n); None: nowhere."""
     if cache.ways is None or not boxes.plan.is_argument:
         return None
@@ -130,7 +136,8 @@ def _crowded(boxes: Boxes, cache: Cache) -> np.ndarray | None:  # type: ignore[t
     for extent, period in zip(boxes.dimensions, periods, strict=False):
         sets = sets * np.minimum(extent, np.float32(period))
     np.minimum(sets, np.float32(cache.sets), out=sets)
-    return boxes.rows * boxes.row_lines > sets * np.float32(cache.ways)
+    crowded: BoolArray = boxes.rows * boxes.row_lines > sets * np.float32(cache.ways)
+    return crowded
 
 
 def _period(stride_bytes: int, cache: Cache) -> int:

@@ -9,44 +9,80 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.symbols.loop_nest import LoopKind
-from prune_engine_draft.cpu_plan import Float32Array, Reach, StatementPlan, Term
+from prune_engine_draft.cpu_plan import Float32Array, NestPlan, Reach, StatementPlan, Term
+
+BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopColumns:
-    """``extents`` float32 (loops, n), ``unroll_steps`` float32 (n,), ``kinds`` int64 (n,) of loops that differ in it."""
+    """What differs between candidates in one statement's loops.
+
+    ``extents`` float32 (loops, n), ``many`` bool (loops, n) where a loop has more than one turn, ``unroll_steps``
+    float32 (n,), ``kinds`` by loop bool (n,), or a plain bool where all candidates agree; ``parallel_turns``
+    float32 (n,) of all parallel loops together.
+    """
 
     plan: StatementPlan
     extents: Float32Array
+    many: BoolArray
     unroll_steps: Float32Array
-    kinds: dict[int, NDArray[np.int64]]
+    is_vector: tuple[BoolArray | bool, ...]
+    is_parallel: tuple[BoolArray | bool, ...]
+    parallel_turns: Float32Array
 
     @property
     def n(self) -> int:
         """How many candidates there are."""
-        return self.extents.shape[1]
+        return len(self.unroll_steps)
 
-    def is_kind(self, loop: int, *kinds: LoopKind) -> NDArray[np.bool_] | bool:
-        """Whether a loop is of one of these kinds."""
-        known = self.plan.kinds[loop]
+
+class NestColumns:
+    """The columns of a nest's statements: what they have in common is converted once."""
+
+    def __init__(self, plan: NestPlan, columns: Sequence[NDArray[np.int64]]) -> None:
+        """``columns`` are those of the plan's expressions, int64 (n,) each."""
+        self._plan, self._columns = plan, columns
+        self._turns: dict[tuple[int, ...], Float32Array] = {}
+        self._masks: dict[tuple[int, LoopKind], BoolArray] = {}
+
+    def loops_of(self, plan: StatementPlan) -> LoopColumns:
+        """Those of one statement."""
+        n = len(self._columns[0])
+        extents = np.empty((plan.n_loops, n), dtype=np.float32)
+        for d, column in enumerate(plan.extent_columns):
+            extents[d] = self._columns[column]
+        is_parallel = tuple(self._is(plan, d, LoopKind.PARALLEL) for d in range(plan.n_loops))
+        return LoopColumns(
+            plan=plan,
+            extents=extents,
+            many=extents > 1,
+            unroll_steps=self._columns[plan.unroll_column].astype(np.float32),
+            is_vector=tuple(self._is(plan, d, LoopKind.VECTORIZED) for d in range(plan.n_loops)),
+            is_parallel=is_parallel,
+            parallel_turns=self._parallel_turns(plan, extents, is_parallel),
+        )
+
+    def _is(self, plan: StatementPlan, loop: int, kind: LoopKind) -> BoolArray | bool:
+        known = plan.kinds[loop]
         if known is not None:
-            return known in kinds
-        column = self.kinds[loop]
-        found = column == kinds[0]
-        for kind in kinds[1:]:
-            found |= column == kind
-        return found
+            return known is kind
+        key = plan.kind_columns[loop], kind
+        if key not in self._masks:
+            self._masks[key] = self._columns[key[0]] == int(kind)
+        return self._masks[key]
 
-
-def loop_columns(plan: StatementPlan, columns: Sequence[NDArray[np.int64]]) -> LoopColumns:
-    """Take a statement's columns out of those of its nest."""
-    mine = columns[plan.first_column :]
-    n = len(mine[0])
-    extents = np.empty((plan.n_loops, n), dtype=np.float32)
-    for d in range(plan.n_loops):
-        extents[d] = mine[1 + d]
-    kinds = {d: mine[at] for d, at in plan.kind_columns.items()}
-    return LoopColumns(plan, extents, mine[0].astype(np.float32), kinds)
+    def _parallel_turns(
+        self, plan: StatementPlan, extents: Float32Array, is_parallel: Sequence[BoolArray | bool]
+    ) -> Float32Array:
+        loops = [d for d, found in enumerate(is_parallel) if found is not False]
+        key = tuple(plan.extent_columns[d] for d in loops) + tuple(plan.kind_columns.get(d, -1) for d in loops)
+        if key not in self._turns:
+            turns = np.ones(extents.shape[1], dtype=np.float32)
+            for d in loops:
+                turns = turns * np.maximum(extents[d] * is_parallel[d], np.float32(1))
+            self._turns[key] = turns
+        return self._turns[key]
 
 
 def spans(loops: LoopColumns) -> list[Float32Array]:
@@ -84,7 +120,9 @@ def reach(dimension: Reach, taken: Sequence[Float32Array]) -> Float32Array | np.
         return np.float32(dimension.size)
     if len(dimension.iterators) == 1 and dimension.iterators[0][1] == 1 and dimension.width == 1:
         return taken[dimension.iterators[0][0]]
-    total: Float32Array | np.float32 = np.float32(dimension.width)
+    if not dimension.iterators:
+        return np.float32(dimension.width)
+    total: Float32Array = np.full_like(taken[0], dimension.width)
     for iterator, step in dimension.iterators:
-        total = total + np.float32(step) * (taken[iterator] - np.float32(1))
-    return np.minimum(total, np.float32(dimension.size)) if dimension.iterators else total
+        total += np.float32(step) * (taken[iterator] - np.float32(1))
+    return np.minimum(total, np.float32(dimension.size), out=total)

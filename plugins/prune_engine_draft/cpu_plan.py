@@ -74,7 +74,7 @@ class BufferPlan:
 
 @dataclass(frozen=True, slots=True)
 class StatementPlan:
-    """A statement without its loops of one turn. ``columns`` says where its columns are among the nest's.
+    """A statement without its loops of one turn. ``..._columns`` say where its columns are among the nest's.
 
     ``auto`` gives for each loop that runs along the output's last dimension the loops further in that do so too.
     """
@@ -87,13 +87,14 @@ class StatementPlan:
     buffers: tuple[BufferPlan, ...]
     reducing: frozenset[int]
     auto: dict[int, tuple[int, ...]]
-    first_column: int
+    extent_columns: tuple[int, ...]
+    unroll_column: int
     #: Statements of the same kernel, and the depth down to which they run in the same loops.
     others: tuple[tuple[int, int], ...] = ()
     is_first_of_kernel: bool = False
     item_bytes: int = 4
     dtypes: tuple[str, ...] = ()
-    #: Loops whose kind is no constant -> place among the statement's columns.
+    #: Loops whose kind differs between candidates -> the column that says which it is.
     kind_columns: dict[int, int] = field(default_factory=dict)
 
 
@@ -108,28 +109,27 @@ class NestPlan:
 @lru_cache(maxsize=4096)
 def plan_of(nest: LoopNest) -> NestPlan:
     """Read a nest. A nest is equal only to itself, so this is done once for each."""
-    exprs: list[Expr] = []
-    plans = []
-    for number in range(len(nest.statements)):
-        plan, wanted = _statement(nest, number, len(exprs))
-        plans.append(plan)
-        exprs += wanted
-    return NestPlan(tuple(plans), tuple(exprs))
+    places: dict[Expr, int] = {}
+    plans = [_statement(nest, number, places) for number in range(len(nest.statements))]
+    return NestPlan(tuple(plans), tuple(places))
 
 
-def _statement(nest: LoopNest, number: int, first_column: int) -> tuple[StatementPlan, Sequence[Expr]]:
+def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> StatementPlan:
+    """Read one statement. ``places`` numbers the expressions that are wanted, and is added to."""
+
+    def column(expr: Expr) -> int:
+        return places.setdefault(expr, len(places))
+
     statement = nest.statements[number]
     kept = [d for d, loop in enumerate(statement.loops) if loop.extent.constant != 1]
     place = {d: k for k, d in enumerate(kept)}
-    wanted = [statement.unroll_steps, *(statement.loops[d].extent for d in kept)]
     kinds: list[LoopKind | None] = []
     kind_columns: dict[int, int] = {}
     for k, d in enumerate(kept):
         possible = possible_kinds(statement.loops[d].kind)
         kinds.append(next(iter(possible)) if len(possible) == 1 else None)
         if len(possible) > 1:
-            kind_columns[k] = len(wanted)
-            wanted.append(statement.loops[d].kind)
+            kind_columns[k] = column(statement.loops[d].kind)
     terms = tuple(
         tuple(
             Term(
@@ -144,7 +144,7 @@ def _statement(nest: LoopNest, number: int, first_column: int) -> tuple[Statemen
     last = last_dimension_iterators(nest, statement)
     along = [[place[d] for t in statement.iterators[n].terms for d, _ in t.over if d in place] for n in last]
     auto = {d: tuple(k for k in loops if k > d) for loops in along for d in loops}
-    plan = StatementPlan(
+    return StatementPlan(
         statement=statement,
         n_loops=len(kept),
         kinds=tuple(kinds),
@@ -153,14 +153,14 @@ def _statement(nest: LoopNest, number: int, first_column: int) -> tuple[Statemen
         buffers=_buffers(nest, statement, place),
         reducing=frozenset(place[d] for d in reduction_loops(statement) if d in place),
         auto=auto,
-        first_column=first_column,
+        extent_columns=tuple(column(statement.loops[d].extent) for d in kept),
+        unroll_column=column(statement.unroll_steps),
         others=_others(nest, number, kept),
         is_first_of_kernel=kernel_of(nest, number).start == number,
         item_bytes=max(nest.buffers[access.buffer].item_bytes for access in statement.accesses),
         dtypes=tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write}),
         kind_columns=kind_columns,
     )
-    return plan, wanted
 
 
 def _others(nest: LoopNest, number: int, kept: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -172,9 +172,8 @@ def _others(nest: LoopNest, number: int, kept: Sequence[int]) -> tuple[tuple[int
         between = nest.statements[min(number, other) + 1 : max(number, other) + 1]
         shared = min(s.n_shared_with_previous for s in between)
         theirs = nest.statements[other].loops
-        found.append(
-            (other, min(sum(d < shared for d in kept), sum(l.extent.constant != 1 for l in theirs[:shared])))
-        )
+        of_theirs = sum(loop.extent.constant != 1 for loop in theirs[:shared])
+        found.append((other, min(sum(d < shared for d in kept), of_theirs)))
     return tuple(found)
 
 
