@@ -126,6 +126,19 @@ def train_prior(recorded: RecordedSpace, config: EngineConfig, profile: Hardware
     judge.verifier.save(path)
 
 
+def found_in_order(
+    scores: Float64Array, run_secs: Float64Array, *, seed: int = 0, picks: Sequence[int] = PICKS
+) -> dict[int, float]:
+    """Best of all run times over the best of the ``k`` with the highest scores, for each of ``picks``.
+
+    ``scores`` and ``run_secs`` are float64 (n,), the times NaN for failures; some candidate ran. Candidates of
+    equal score are in random order, by ``seed``.
+    """
+    order = _order(scores, np.random.default_rng(seed), np.ones(len(scores), dtype=np.bool_))
+    best_secs = float(np.nanmin(run_secs))
+    return {k: _found(run_secs[order[:k]], best_secs) for k in picks}
+
+
 def random_lessons(recorded: RecordedSpace, n: int, seed: int) -> list[Lesson]:
     """``n`` rows of a recording drawn at random, or all there are, as one batch per sketch with measurements."""
     rng = np.random.default_rng(seed)
