@@ -9,6 +9,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,74 @@ class TimingRequest:
     budget_secs: float
 
 
+class TimingProcess:
+    """The process in which artefacts are timed, started ahead so that it loads the compiler meanwhile.
+
+    A context manager; good for one ``time_models``.
+    """
+
+    def __init__(self, n_threads: int) -> None:
+        """Start it and return at once."""
+        self.n_threads = n_threads
+        self._stack = ExitStack()
+        self.folder = self._stack.enter_context(scratch_folder())
+        # Its temporary files go where they are removed even if it crashes.
+        env = {**os.environ, "TVM_NUM_THREADS": str(n_threads), "TMPDIR": str(self.folder)}
+        self._errors = (self.folder / "stderr").open("wb")
+        self._stack.callback(self._errors.close)
+        # In a session of its own: Ctrl-C is for the engine, which ends in order.
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", _WORKER, str(self.folder)],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            start_new_session=True,
+        )
+        self._stack.callback(self._end)
+
+    def __enter__(self) -> TimingProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def ask(self, request: TimingRequest, timeout_secs: float) -> dict[str, Any]:
+        """Have a request answered. Raises ArtifactError if the process crashes or does not end in time."""
+        (self.folder / "request.json").write_text(json.dumps(asdict(request)))
+        try:
+            self._process.communicate(b"go\n", timeout=timeout_secs)
+        except subprocess.TimeoutExpired as error:
+            raise ArtifactError(
+                "the model did not finish", who=self._contestant(), got=f"no answer in {timeout_secs:.0f} s"
+            ) from error
+        answer = self.folder / "answer.json"
+        code = self._process.returncode
+        if code == 0 and answer.is_file():
+            content: dict[str, Any] = json.loads(answer.read_text())
+            return content
+        cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+        said = (self.folder / "stderr").read_text(errors="replace").strip()[-400:]
+        raise ArtifactError(
+            "the model crashed while it was timed",
+            who=self._contestant(),
+            got=f"{cause}: {said}",
+            remedy="Nothing was shipped.",
+        )
+
+    def _contestant(self) -> str:
+        """Who was running when the process ended."""
+        progress = self.folder / "contestant"
+        return progress.read_text() if progress.is_file() else "timing worker"
+
+    def _end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        assert self._process.stdin is not None
+        with suppress(OSError):  # what it did not read any more
+            self._process.stdin.close()
+
+
 def time_models(
     dirs: Mapping[str, Path],
     model: ImportedModel,
@@ -146,18 +215,20 @@ def time_models(
     n_rounds: int = 15,
     budget_secs: float = 20.0,
     timeout_secs: float = 600.0,
+    process: TimingProcess | None = None,
 ) -> ModelComparison:
     """Run the artefacts ``dirs["untuned"]``, ``dirs["tuned"]`` and onnxruntime on the same random inputs.
 
     The artefacts run in one fresh process and onnxruntime in another, in turn within every round, all on
     ``n_threads`` threads. There are
-    ``n_rounds`` rounds, or as many as fit into ``budget_secs``, at least three.
+    ``n_rounds`` rounds, or as many as fit into ``budget_secs``, at least three. ``process`` is one that was
+    started ahead for as many threads.
 
     Raises:
         ArtifactError: an artefact cannot be loaded, crashed, or did not end within ``timeout_secs``.
     """
-    with scratch_folder() as folder:
-        onnx = folder / "reference.onnx"
+    with process or TimingProcess(n_threads) as worker:
+        onnx = worker.folder / "reference.onnx"
         onnx.write_bytes(model.onnx_bytes)
         request = TimingRequest(
             {name: str(Path(path).resolve()) for name, path in dirs.items()},
@@ -167,7 +238,7 @@ def time_models(
             n_rounds,
             budget_secs,
         )
-        answer = _ask_worker(request, folder, timeout_secs)
+        answer = worker.ask(request, timeout_secs)
     if "error" in answer:
         raise ArtifactError(
             "the model cannot be timed",
@@ -181,46 +252,6 @@ def time_models(
         n_threads=n_threads,
         reference_problem=answer["reference_problem"],
     )
-
-
-def _ask_worker(request: TimingRequest, folder: Path, timeout_secs: float) -> dict[str, Any]:
-    (folder / "request.json").write_text(json.dumps(asdict(request)))
-    command = [sys.executable, "-m", _WORKER, str(folder)]
-    # Its temporary files go where they are removed even if it crashes.
-    env = {**os.environ, "TVM_NUM_THREADS": str(request.n_threads), "TMPDIR": str(folder)}
-    try:
-        # In a session of its own: Ctrl-C is for the engine, which ends in order.
-        done = subprocess.run(
-            command,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_secs,
-            check=False,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ArtifactError(
-            "the model did not finish", who=_contestant(folder), got=f"no answer in {timeout_secs:.0f} s"
-        ) from error
-    answer = folder / "answer.json"
-    if done.returncode == 0 and answer.is_file():
-        content: dict[str, Any] = json.loads(answer.read_text())
-        return content
-    code = done.returncode
-    cause = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    raise ArtifactError(
-        "the model crashed while it was timed",
-        who=_contestant(folder),
-        got=f"{cause}: {done.stderr.decode(errors='replace').strip()[-400:]}",
-        remedy="Nothing was shipped.",
-    )
-
-
-def _contestant(folder: Path) -> str:
-    """Who was running when the worker ended."""
-    progress = folder / "contestant"
-    return progress.read_text() if progress.is_file() else "timing worker"
 
 
 def _describe(difference: OutputDifference) -> str:

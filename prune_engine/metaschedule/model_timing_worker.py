@@ -13,6 +13,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from prune_engine.errors import ArtifactError
+from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.artifact import Artifact, load_artifact
 from prune_engine.metaschedule.measure.linux import die_with_parent
 from prune_engine.metaschedule.model_inputs import random_inputs
@@ -35,8 +36,11 @@ Sampler = Callable[[int], float]
 
 
 def main(folder: Path) -> None:
-    """Answer ``request.json`` in ``answer.json``."""
+    """Answer ``request.json`` in ``answer.json``, as soon as a line on stdin says that it is there."""
     die_with_parent()
+    import_tvm()  # the engine starts this process while it compiles what is to be timed
+    if not sys.stdin.readline():
+        return  # it ended, or has nothing to be timed
     request = TimingRequest(**json.loads((folder / "request.json").read_text()))
 
     def announce(contestant: str) -> None:

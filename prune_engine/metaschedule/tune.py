@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from prune_engine.metaschedule.model_timing import ModelComparison
     from prune_engine.metaschedule.workbench import TvmWorkbench
 
+#: Share of the tuning's seconds that timing the whole model before and after may take, and its bounds.
+_CHECKING_SHARE, _MIN_CHECKING_SECS, _MAX_CHECKING_SECS = 0.1, 2.0, 20.0
+
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest:
@@ -278,6 +281,11 @@ def _database_dir(request: TuneRequest) -> Path:
     return request.out_dir / "database"
 
 
+def _checking_secs(tuning_secs: float) -> float:
+    """What timing the whole model may take: little beside the tuning, and no more than tells models apart."""
+    return min(_MAX_CHECKING_SECS, max(_MIN_CHECKING_SECS, _CHECKING_SHARE * tuning_secs))
+
+
 def _finish(
     request: TuneRequest,
     target: str,
@@ -290,19 +298,26 @@ def _finish(
     from prune_engine.metaschedule.apply import Winner, compile_model
     from prune_engine.metaschedule.artifact_writer import save_artifact
     from prune_engine.metaschedule.measure.tempdirs import scratch_folder
-    from prune_engine.metaschedule.model_timing import time_models
+    from prune_engine.metaschedule.model_timing import TimingProcess, time_models
 
     winners = [Winner(t.summary.task_id, t.trace_json) for t in run.tasks if t.trace_json is not None]
     observer.on_status("compiling the tuned and the untuned model")
-    untuned = compile_model(model, [], target)
-    tuned = compile_model(model, winners, target) if winners else untuned
-    common = {"run_id": run.run_id, "created_at": time.time(), "n_tuned_tasks": len(winners)}
-    with scratch_folder() as scratch:
+    with TimingProcess(request.n_threads) as timing, scratch_folder() as scratch:
+        untuned = compile_model(model, [], target)
+        tuned = compile_model(model, winners, target) if winners else untuned
+        common = {"run_id": run.run_id, "created_at": time.time(), "n_tuned_tasks": len(winners)}
         dirs = {"untuned": scratch / "untuned", "tuned": scratch / "tuned"}
         for name, compiled in (("untuned", untuned), ("tuned", tuned)):
             save_artifact(compiled, model, dirs[name], n_threads=request.n_threads, target=target, manifest=common)
         observer.on_status("checking the outputs and timing the whole model")
-        comparison = time_models(dirs, model, n_threads=request.n_threads, seed=request.config.seed)
+        comparison = time_models(
+            dirs,
+            model,
+            n_threads=request.n_threads,
+            seed=request.config.seed,
+            budget_secs=_checking_secs(run.elapsed_secs),
+            process=timing,
+        )
         comparison.raise_if_wrong()
         is_tuned = bool(winners) and comparison.is_faster
         chosen = tuned if is_tuned else untuned

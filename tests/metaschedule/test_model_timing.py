@@ -18,7 +18,7 @@ from prune_engine.metaschedule.importers import import_onnx
 from prune_engine.metaschedule.measure.linux import find_marked
 from prune_engine.metaschedule.measure.tempdirs import sweep_stale_folders
 from prune_engine.metaschedule.model_outputs import OutputDifference
-from prune_engine.metaschedule.model_timing import ModelComparison, ModelLatency, time_models
+from prune_engine.metaschedule.model_timing import ModelComparison, ModelLatency, TimingProcess, time_models
 
 
 def _save(compiled, model, folder, target):
@@ -46,6 +46,20 @@ def test_all_contestants_are_timed_in_pairs_and_compared(dirs, conv_model):
     comparison.raise_if_wrong()
     assert "agree with onnxruntime and the untuned model" in comparison.remark
     assert json.loads(json.dumps(comparison.as_json()))["latencies"]["tuned"]["run_secs"]
+
+
+def test_a_process_that_was_started_ahead_is_the_one_that_times(dirs, conv_model):
+    with TimingProcess(1) as process:
+        comparison = time_models(dirs, conv_model, n_threads=1, seed=0, n_rounds=3, process=process)
+        assert process._process.returncode == 0
+    assert comparison.is_correct
+
+
+def test_a_process_that_nobody_asks_ends_and_leaves_nothing():
+    with TimingProcess(1) as process:
+        assert process.folder.exists()
+    assert process._process.returncode is not None
+    assert not process.folder.exists()
 
 
 def test_a_budget_that_is_used_up_still_gives_three_rounds(dirs, conv_model):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 #: Repeats of a kernel for which more are not worth the time.
-_MIN_SLOW_REPEATS = 3
+_FEWEST_REPEATS = 3
 #: A call that lasts as long fills the caches in the first few percent of it.
 _WARM_BY_ITSELF_SECS = 0.05
 
@@ -38,11 +38,11 @@ class TimingPlan:
     above ``promising_ratio`` times. A full timing has at least ``min_repeats`` repeats of at least
     ``min_repeat_secs`` each; it goes on until their quartiles lie within ``steady_spread`` of the median,
     ``max_repeats`` are done or ``soft_budget_secs`` are spent. Three repeats are enough of a kernel that spends
-    that with them, and in a comparison of one that spends ``paired_budget_secs``. ``hard_budget_secs`` bounds
-    the repeats of very slow kernels. A disturbed full timing is repeated if the kernel could be better than
-    ``retime_ratio`` times the incumbent. The first call of a kernel pays for page faults and the start of the
-    thread pool: up to ``cold_call_secs`` above the limit it gets a second chance. A single call is measured too
-    long by up to ``call_overhead_secs``, which matters for kernels of microseconds.
+    that with them, or is slower than ``contender_ratio`` times the incumbent in all of them, and in a comparison
+    of one that spends ``paired_budget_secs``. ``hard_budget_secs`` bounds the repeats of very slow kernels. A
+    disturbed full timing of a contender is repeated. The first call of a kernel pays for page faults and the
+    start of the thread pool: up to ``cold_call_secs`` above the limit it gets a second chance. A single call is
+    measured too long by up to ``call_overhead_secs``, which matters for kernels of microseconds.
     """
 
     hopeless_ratio: float = 3.0
@@ -54,7 +54,7 @@ class TimingPlan:
     steady_spread: float = 0.02
     soft_budget_secs: float = 0.2
     paired_budget_secs: float = 0.6
-    retime_ratio: float = 1.05
+    contender_ratio: float = 1.05
     hard_budget_secs: float = 2.0
     cold_call_secs: float = 0.003
     call_overhead_secs: float = 0.00002
@@ -94,8 +94,8 @@ def time_staged(
     three = _three_samples(time_calls, plan, first)
     if incumbent_secs is not None and min(three) > plan.promising_ratio * incumbent_secs:
         return Timing(three, stage=1, is_censored=True, is_noisy=watch.is_noisy())
-    retime_below_secs = math.inf if incumbent_secs is None else plan.retime_ratio * incumbent_secs
-    return _time_in_full(time_calls, plan, three, retime_below_secs, watch, clock)
+    contender_below_secs = math.inf if incumbent_secs is None else plan.contender_ratio * incumbent_secs
+    return _time_in_full(time_calls, plan, three, contender_below_secs, watch, clock)
 
 
 def _three_samples(time_calls: TimeCalls, plan: TimingPlan, estimate_secs: float) -> tuple[float, ...]:
@@ -119,22 +119,23 @@ def _time_in_full(
     time_calls: TimeCalls,
     plan: TimingPlan,
     three: tuple[float, ...],
-    retime_below_secs: float,
+    contender_below_secs: float,
     watch: LoadWatch,
     clock: Callable[[], float],
 ) -> Timing:
     """A disturbed timing is repeated once; if that is disturbed too, the faster of both is kept and flagged.
 
-    A kernel whose fastest repeat is above ``retime_below_secs`` is flagged at once: it cannot win.
+    A kernel whose fastest repeat is above ``contender_below_secs`` cannot win: it has the fewest repeats, and is
+    flagged at once.
     """
     n_calls = _calls_lasting(plan.min_repeat_secs, min(three))
     # Of a slow kernel one call is a repeat, and three are there already.
     so_far = three if n_calls == 1 else ()
     timings = []
     for _ in range(2):
-        run_secs = _repeat_until_steady(time_calls, plan, n_calls, so_far, clock)
+        run_secs = _repeat_until_steady(time_calls, plan, n_calls, so_far, contender_below_secs, clock)
         timings.append(Timing(run_secs, stage=2, is_noisy=watch.is_noisy()))
-        if not timings[-1].is_noisy or min(run_secs) > retime_below_secs:
+        if not timings[-1].is_noisy or min(run_secs) > contender_below_secs:
             return timings[-1]
         so_far = ()
         watch.start()
@@ -142,21 +143,27 @@ def _time_in_full(
 
 
 def _repeat_until_steady(
-    time_calls: TimeCalls, plan: TimingPlan, n_calls: int, so_far: tuple[float, ...], clock: Callable[[], float]
+    time_calls: TimeCalls,
+    plan: TimingPlan,
+    n_calls: int,
+    so_far: tuple[float, ...],
+    contender_below_secs: float,
+    clock: Callable[[], float],
 ) -> tuple[float, ...]:
     begun = clock() - sum(so_far)
     run_secs = list(so_far)
-    while not _is_enough(plan, run_secs, clock() - begun):
+    while not _is_enough(plan, run_secs, contender_below_secs, clock() - begun):
         run_secs.append(time_calls(n_calls))
     return tuple(run_secs)
 
 
-def _is_enough(plan: TimingPlan, run_secs: list[float], spent_secs: float) -> bool:
+def _is_enough(plan: TimingPlan, run_secs: list[float], contender_below_secs: float, spent_secs: float) -> bool:
     n = len(run_secs)
     if n and (n >= plan.max_repeats or spent_secs > plan.hard_budget_secs):
         return True
     # The repeats of a slow kernel are single calls: nothing short disturbs them.
-    if n >= _MIN_SLOW_REPEATS and sum(run_secs) > plan.soft_budget_secs:
+    is_slow = sum(run_secs) > plan.soft_budget_secs
+    if n >= _FEWEST_REPEATS and (is_slow or min(run_secs) > contender_below_secs):
         return True
     is_settled = spent_secs > plan.soft_budget_secs or relative_spread(run_secs) <= plan.steady_spread
     return n >= plan.min_repeats and is_settled
@@ -190,7 +197,7 @@ def time_paired(repeat: Callable[[], float], plan: TimingPlan, n_repeats: int) -
     while len(run_secs) < n_repeats:
         run_secs.append(repeat())
         # What the calls took, not the waiting for the others.
-        if len(run_secs) >= _MIN_SLOW_REPEATS and sum(run_secs) > plan.paired_budget_secs:
+        if len(run_secs) >= _FEWEST_REPEATS and sum(run_secs) > plan.paired_budget_secs:
             break
     return tuple(run_secs)
 

@@ -83,6 +83,11 @@ class TestStagedTiming:
     def test_twice_disturbed_timing_is_flagged(self):
         assert FakeKernel(0.02, noisy=[True, True]).run(None).is_noisy
 
+    @pytest.mark.parametrize(("ratio", "n_repeats"), [(1.06, 3), (1.04, 5), (0.9, 5)])
+    def test_only_contenders_have_all_repeats(self, ratio, n_repeats):
+        timing = FakeKernel(ratio * 0.002).run(incumbent=0.002)
+        assert (len(timing.run_secs), timing.is_censored) == (n_repeats, False)
+
     def test_slow_kernel_has_three_repeats_and_no_more(self):
         kernel = FakeKernel(0.1)
         assert len(kernel.run(None).run_secs) == 3
