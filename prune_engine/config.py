@@ -37,10 +37,10 @@ class EngineConfig(BaseModel):
     plateau_gain: float = Field(default=0.01, ge=0)
     n_finalists: int = Field(default=3, ge=1, le=32)
     seed: int = Field(default=0, ge=0, lt=2**31)
-    explorer: str = "explore.uniform"
+    explorer: str = "explore.evolution"
     draft_scorer: str | None = "draft.symbols"
-    verifier: str | None = "lightgbm.decisions"
-    selector: str = "select.epsilon-greedy"
+    verifier: str | None = "lightgbm.residual"
+    selector: str = "select.diverse"
     prior: str = "builtin"
     disabled_rules: tuple[str, ...] = ()
     blocked_plugins: tuple[str, ...] = ()

@@ -89,16 +89,16 @@ def tune(
     flush_cache: Annotated[
         bool, typer.Option(rich_help_panel=_MEASURE, help="Flush the caches before each timed call.")
     ] = False,
-    explorer: Annotated[str, typer.Option(rich_help_panel=_STRATEGY, help="Explorer to use.")] = "explore.uniform",
+    explorer: Annotated[
+        str, typer.Option(rich_help_panel=_STRATEGY, help="Explorer to use.")
+    ] = "explore.evolution",
     draft: Annotated[
         str, typer.Option(rich_help_panel=_STRATEGY, help="Draft scorer to use, or none.")
     ] = "draft.symbols",
     verifier: Annotated[
         str, typer.Option(rich_help_panel=_STRATEGY, help="Verifier to use, or none.")
-    ] = "lightgbm.decisions",
-    selector: Annotated[
-        str, typer.Option(rich_help_panel=_STRATEGY, help="Selector to use.")
-    ] = "select.epsilon-greedy",
+    ] = "lightgbm.residual",
+    selector: Annotated[str, typer.Option(rich_help_panel=_STRATEGY, help="Selector to use.")] = "select.diverse",
     prior: Annotated[
         str,
         typer.Option(

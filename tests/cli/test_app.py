@@ -53,7 +53,7 @@ def test_plugins_as_json(cli: Run) -> None:
     rows = {row["name"]: row for row in json.loads(cli("plugins", "--json").stdout)}
     assert rows["lightgbm"]["status"] == "loaded"
     assert rows["lightgbm"]["version"] == __version__
-    assert rows["explore"]["strategies"] == ["explore.uniform"]
+    assert set(rows["explore"]["strategies"]) == {"explore.uniform", "explore.evolution"}
 
 
 def test_blocked_and_failing_plugins_are_listed(cli: Run, tmp_path: Path) -> None:
