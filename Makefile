@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODELS := .models
 
-.PHONY: demo test bench lint types models clean
+.PHONY: demo test bench bench-metaschedule lint types models clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.installed: pyproject.toml
@@ -33,9 +33,22 @@ types: $(VENV)/.installed
 test: lint types $(MODELS)/.installed
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.installed $(MODELS)/.installed
+BENCH := $(BIN)/python tests/benchmarks
+
+$(VENV)/.bench: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --editable '.[dev,bench]'
-	$(BIN)/python -m pytest tests/benchmarks
+	touch $@
+
+# Minutes, on an idle machine.
+bench: $(VENV)/.bench
+	$(BENCH)/rules_speed.py
+	$(BENCH)/symbols_speed.py
+	$(BENCH)/start_up.py --runs 5
+	$(BENCH)/measure_throughput.py --candidates 100 --tvm-candidates 16
+
+# Hours, on an idle machine; goes on where it was stopped. BUDGET=3600 starts nothing that takes it over an hour.
+bench-metaschedule: $(VENV)/.bench $(MODELS)/.installed
+	$(BENCH)/compare_metaschedule.py $(if $(BUDGET),--budget-seconds $(BUDGET))
 
 clean:
 	rm -rf $(VENV) $(MODELS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

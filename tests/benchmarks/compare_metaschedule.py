@@ -62,6 +62,8 @@ def main() -> int:
     options = _options()
     deadline = time.monotonic() + options.budget_seconds if options.budget_seconds else None
     state = State(options.state)
+    if options.forget:
+        state.forget(options.forget)
     if "runs" in options.parts:
         _runs(options, state, deadline)
     if "finals" in options.parts:
@@ -118,6 +120,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument(
         "--systems", nargs="+", choices=SYSTEMS, default=["ours", "metaschedule-pool", "random", "metaschedule"]
+    )
+    parser.add_argument(
+        "--forget",
+        nargs="+",
+        choices=SYSTEMS,
+        default=[],
+        help="drop the runs of these first: they are out of date",
     )
     parser.add_argument("--seeds", type=int, default=3, help="of the tasks with all seeds; the others have one")
     parser.add_argument("--trials", type=int, help="of every system, instead of each its own number")

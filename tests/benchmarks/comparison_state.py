@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
@@ -96,10 +97,13 @@ class State:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._read()
+
+    def _read(self) -> None:
         self.runs: dict[tuple[str, str, int], Run] = {}
         self.retimings: dict[str, Retiming] = {}
         self.models: dict[tuple[str, float], dict[str, Any]] = {}
-        for kind, content in _lines(path):
+        for kind, content in _lines(self._path):
             if kind == "run":
                 run = _run(content)
                 self.runs[run.key] = run
@@ -132,10 +136,31 @@ class State:
         self.models[content["name"], content["seconds"]] = content
         self._write("model", content)
 
+    def forget(self, systems: Sequence[str]) -> None:
+        """Drop the runs of some systems, and the re-timings of what they found."""
+        lines = []
+        for kind, content in _lines(self._path):
+            if kind == "run" and content["system"] in systems:
+                continue
+            if kind == "retiming":
+                for name in ("latency_secs", "failures"):
+                    content[name] = [entry for entry in content[name] if entry[0] not in systems]
+            lines.append(json.dumps({kind: content}) + "\n")
+        staged = self._path.with_suffix(".staged")
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_text("".join(lines), encoding="utf-8")
+        staged.replace(self._path)
+        self._read()
+
     def _write(self, kind: str, content: dict[str, Any]) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({kind: content}) + "\n")
+        with self._path.open("a+b") as file:
+            line = f"{json.dumps({kind: content})}\n".encode()
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # the machine stopped in the middle of the last line
+                    line = b"\n" + line
+            file.write(line)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
