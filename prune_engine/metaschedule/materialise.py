@@ -126,9 +126,8 @@ class Materialiser:
             actual = rows_of(sketch, traces.decisions_of(schedule.trace))
             if actual is None:
                 return "a decision of TVM's is in no choice table"
-            for postproc in self._postprocs:
-                if _name(postproc) != _VERIFIER:
-                    postproc.apply(schedule)
+            if not all(p.apply(schedule) for p in self._postprocs if _name(p) != _VERIFIER):
+                continue  # refused half-way
             found = mismatch(sketch.nests, actual[None, :], schedule.mod)
             if found:
                 return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 import numpy as np
 import pytest
 from kits.oracle import Oracle, case, random_batch
@@ -14,7 +16,7 @@ from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.workloads.loading import load_tasks
 from prune_engine.space import Sketch, Variable, VariableKind
 from prune_engine.symbols.evaluate import TableValues
-from prune_engine.symbols.expr import as_expr, part
+from prune_engine.symbols.expr import as_expr, either, part
 from prune_engine.symbols.structure import nest_column
 
 
@@ -73,6 +75,22 @@ def test_groups_of_channels(channels: tuple[int, ...], location: int, is_refused
     rows = rows_of(sketch, decisions)
     assert rows is not None
     assert refused(CandidateBatch(space, sketch, rows[None])) == [is_refused]
+
+
+def test_groups_across_blocks_of_threads() -> None:
+    (task,) = load_tasks("conv2d:1x96x14x14,192x3x3,p1,g6", resolve_target("nvidia/nvidia-a100", 4))
+    space, oracle = Materialiser(task, seed=0).design_space(), Oracle(task)
+    sketch = space.sketches[0]
+    batch = random_batch(space, sketch, 2000)
+    is_refused = np.array(refused(batch))
+    others = nest_column(
+        batch, "test.others", lambda nest: reduce(either, nest.refusals.values(), as_expr(0))
+    )  # what VerifyGPUCode refuses
+    rows = [*np.flatnonzero(~is_refused)[:10], *np.flatnonzero(is_refused & (others == 0))[:10]]
+    assert len(rows) == 20
+    for row in rows:
+        decisions = batch.candidate(int(row)).decisions
+        assert oracle.realise(sketch, decisions).is_legal is not bool(is_refused[row]), decisions
 
 
 def quotient(outer: LoopNode, inner: LoopNode) -> IndexNode:

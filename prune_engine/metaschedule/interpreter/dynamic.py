@@ -39,8 +39,7 @@ def dynamic_extent(index: IndexNode, varying: set[LoopNode], tables: TableValues
     answer = CONSTANT
     for number, (it, coefficient) in enumerate(index.coefficients or ()):
         for term in it.terms if it.is_virtual else ():
-            # Where threads are bound, none was found that TVM does not see through.
-            if term.plain_loop is None and not any(digit.loop.is_bound for digit in term.over):
+            if term.plain_loop is None:
                 step = term.stride * coefficient
                 answer = answer.joined(_of_term(term, step, _rests(index, number, varying), varying, tables))
     return answer
@@ -79,7 +78,10 @@ def _of_term(
         return CONSTANT
     numbers = [is_split, step, term.divisor, term.modulus, term.start]
     for digit in term.over:
-        numbers += [digit.loop.extent, digit.flat_stride, digit.divisor, digit.modulus]
+        if digit.loop.is_bound:  # a digit of a fused loop: of its form only the bounds matter
+            numbers += [digit_span(digit), digit.flat_stride, as_expr(1), digit_span(digit)]
+        else:
+            numbers += [digit.loop.extent, digit.flat_stride, digit.divisor, digit.modulus]
     variables = sorted({variable for number in numbers for variable in number.variables})
     if len(variables) > 1:
         return Dynamic(is_unsure=is_split)
