@@ -83,7 +83,7 @@ class Shortlister:
         ranked = np.argsort(rank, kind="stable")
         size = max(size, int(exempt.sum()))
         dropped = ranked[size:]
-        spared = dropped[rng.random(len(dropped)) < self._config.audit_fraction]
+        spared = dropped[self._is_spared(len(dropped), size, rng)]
         if len(dropped) > len(spared):
             reason, n_cut = "below the draft list", len(dropped) - len(spared)
             verdicts.append(Verdict(Stage.DRAFT, scorer.name, Outcome.DROPPED, reason, n_cut))
@@ -96,6 +96,17 @@ class Shortlister:
             return listed, _Scores(scores.drafts, scores.draft[kept], scores.verified)
         listed = listed.compact()
         return listed, self._scores(listed)
+
+    def _is_spared(
+        self, n: int, n_kept: int, rng: np.random.Generator, n_dropped: int | None = None
+    ) -> NDArray[np.bool_]:
+        """Which of n candidates to audit if they are dropped, bool (n,).
+
+        A selector gives audits the share that they have among all, so where few are kept, fewer are audited: each
+        costs a trial that one of the few could have.
+        """
+        n_dropped = n if n_dropped is None else n_dropped
+        return rng.random(n) < self._config.audit_fraction * min(1.0, n_kept / max(n_dropped, 1))
 
     def _scores(self, pool: Pool, *, verify: bool = True) -> _Scores:
         """What both say of the batches of a compact pool."""
@@ -123,7 +134,7 @@ class Shortlister:
         skip_above = pool.column([np.full(len(v.scores), v.skip_above) for v in scores.verified])
         exempt = pool.is_audit | pool.is_seed
         skipped = (probs > skip_above) & ~exempt
-        spared = skipped & (rng.random(n) < self._config.audit_fraction)
+        spared = skipped & self._is_spared(n, n - int(skipped.sum()), rng, n_dropped=int(skipped.sum()))
         is_hopeless = bool(skipped.any()) and not (~exempt & ~skipped).any() and not pool.is_seed.any()
         if is_hopeless:
             # If the verifier is right this costs a part of a round; if it is wrong its best guesses show it.

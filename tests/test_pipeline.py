@@ -123,14 +123,15 @@ def test_what_was_seen_is_not_proposed_again_but_accounted_for() -> None:
 
 
 def test_draft_keeps_the_best_and_audits_the_rest() -> None:
-    made = pipeline(draft=Draft(lambda b: DraftScores(truth(b))), draft_size=50, audit_fraction=0.05)
+    made = pipeline(draft=Draft(lambda b: DraftScores(truth(b))), draft_size=50, audit_fraction=0.8)
     batch = make_batch(1000)
     result = run(made, [batch], k=1000)
     order = np.argsort(-truth(batch))
     best = {batch.candidate(int(i)).candidate_id for i in order[:50]}
     ids = {c.candidate_id for c, r in zip(result.candidates, result.reasons, strict=True) if r.value != "audit"}
     assert ids == best
-    assert 25 <= result.reasons.count(SelectionReason.AUDIT) <= 75
+    # 40 expected, sigma 6: no more than the share of what is kept, however much is dropped
+    assert 20 <= result.reasons.count(SelectionReason.AUDIT) <= 60
     assert {v.strategy for v in result.verdicts if v.stage is Stage.DRAFT} == {"acme.draft"}
     assert_adds_up(result)
 

@@ -62,11 +62,12 @@ def best_ids(batch: CandidateBatch, scores: Float64Array, n: int) -> set[str]:
 
 def test_what_the_verifier_expects_nothing_of_is_dropped_and_audited() -> None:
     batch = make_batch(2000)
-    made = pipeline(verifier=skipping(basis="0.99 of 80 winners kept"), audit_fraction=0.05, draft_size=4000)
+    made = pipeline(verifier=skipping(basis="0.99 of 80 winners kept"), audit_fraction=0.2, draft_size=4000)
     result = run(made, [batch], k=4000)
     n_good = int(is_good(batch).sum())
     assert len(result.candidates) - result.auditees.count(VERIFY) == n_good
-    assert 40 <= result.auditees.count(VERIFY) <= 115  # of 1500, sigma 8.4
+    # a fifth of as many as are kept: 100 expected, sigma 9.7
+    assert 60 <= result.auditees.count(VERIFY) <= 140
     (verdict,) = [v for v in result.verdicts if v.stage is Stage.VERIFY and v.outcome is Outcome.DROPPED]
     assert verdict.count == 2000 - len(result.candidates)
     assert verdict.reason == "probably slower than the best; the threshold: 0.99 of 80 winners kept"
