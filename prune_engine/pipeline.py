@@ -31,6 +31,7 @@ from prune_engine.verdicts import BoolArray, Float64Array, Outcome, Selection, S
 
 #: What the verdict on an audit begins with: why it was dropped follows.
 AUDIT_PREFIX = "dropped, measured as an audit"
+_DRAFTED = "its latency by the draft, and the penalties in it"
 #: Rows that fitness is computed of at a time, so that memory stays flat.
 _CHUNK = 1 << 16
 
@@ -195,15 +196,19 @@ class Pipeline:
         return Selection(best, tuple(reasons))
 
     def _kept(self, listed: Shortlist, selection: Selection, candidates: Sequence[Candidate]) -> list[Verdict]:
-        """A verdict on each candidate that is chosen; on an audit also that of the strategy it audits."""
-        pool, choice = listed.pool, listed.choice
+        """Verdicts on the chosen: what the draft thought of each, what dropped an audit, why it was selected."""
+        pool, choice, scorer = listed.pool, listed.choice, self.scoring.draft_scorer
         verdicts: list[Verdict] = []
         for i, candidate, reason in zip(selection.indices, candidates, selection.reasons, strict=True):
             identity = candidate.candidate_id
-            if auditee := pool.auditee(int(i)):
+            auditee = pool.auditee(int(i))
+            if auditee:
                 stage, strategy = auditee
                 why, evidence = self._why_dropped(pool, int(i), strategy)
                 verdicts.append(Verdict(stage, strategy, Outcome.KEPT, why, 1, identity, evidence))
+            drafted = listed.drafted(int(i))
+            if scorer is not None and drafted and (auditee is None or auditee[0] is not Stage.DRAFT):
+                verdicts.append(Verdict(Stage.DRAFT, scorer.name, Outcome.KEPT, _DRAFTED, 1, identity, drafted))
             evidence = {"score": float(choice.scores[i]), "degradation_prob": float(choice.degradation_prob[i])}
             verdicts.append(
                 Verdict(

@@ -39,6 +39,14 @@ class Shortlist:
     drafts: tuple[DraftScores, ...] | None
     is_hopeless: bool
 
+    def drafted(self, position: int) -> dict[str, float]:
+        """The latency and the penalties that the draft gave a candidate, by name; nothing without a latency."""
+        owner, row = int(self.pool.owners[position]), int(self.pool.rows[position])
+        if self.drafts is None or (draft := self.drafts[owner]).latency_secs is None:
+            return {}
+        penalties = {name: float(column[row]) for name, column in draft.penalties.items()}
+        return {"latency_secs": float(draft.latency_secs[row]), **penalties}
+
 
 @dataclass(frozen=True, slots=True)
 class _Scores:

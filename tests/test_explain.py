@@ -41,7 +41,7 @@ def test_measured_and_failed_candidates_are_explained(engine: Engine, store: Sto
     failed = next(row for row in rows if row.measurement.error)
     ran = next(row for row in rows if not row.measurement.error)
     text = " ".join(engine.explain(task, failed.candidate_id))
-    assert f"Candidate {failed.candidate_id} was kept by select.epsilon-greedy (select): explore" in text
+    assert f"Candidate {failed.candidate_id} was kept by select.diverse (select): explore" in text
     assert "failed by workbench (measure): crash" in text
     assert "could not be measured on fake-cpu, 2 threads: crash" in text
     assert "matmul has 2 verdicts." in text

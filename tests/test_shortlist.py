@@ -10,7 +10,7 @@ import pytest
 from kits.pipeline import Draft, Judge, MaskRule, Picker, assert_adds_up, no_heuristic_keeps, pipeline, run, truth
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.pipeline import PruneResult
+from prune_engine.pipeline import AUDIT_PREFIX, PruneResult
 from prune_engine.scoring import comparable
 from prune_engine.testing import make_batch, make_space
 from prune_engine.testing.planted import opaque_twin
@@ -182,6 +182,31 @@ def test_a_verifier_that_reads_the_draft_does_not_pay_for_it_again() -> None:
     assert sum(n_drafted) == 200
     made[0].fitness(batches[0])
     assert sum(n_drafted) == 300, "what was drafted in another round is not kept: it may be calibrated anew"
+
+
+@pytest.mark.parametrize("draft_size", [20, 1000])
+def test_what_the_draft_thought_of_the_chosen_is_recorded(draft_size: int) -> None:
+    def draft(batch: CandidateBatch) -> DraftScores:
+        return DraftScores(distinct(batch), 1 / distinct(batch), penalties={"cores": 0.5 / distinct(batch)})
+
+    batches = [make_batch(400), make_batch(400, sketch=1)]
+    made = pipeline(draft=Draft(draft), draft_size=draft_size, audit_fraction=0.5)
+    result = run(made, batches, k=25)
+    scores = {
+        batch.candidate(i).candidate_id: distinct(batch)[i]
+        for batch in batches
+        for i in range(400)
+        if batch.candidate(i) in result.candidates
+    }
+    told = [v for v in result.verdicts if v.stage is Stage.DRAFT and not v.reason.startswith(AUDIT_PREFIX)]
+    told = [v for v in told if v.outcome is Outcome.KEPT]
+    audited = [a for a in result.auditees if a and a[0] is Stage.DRAFT]
+    assert len(told) == 25 - len(audited)
+    for verdict in told:
+        assert verdict.candidate_id is not None
+        score = scores[verdict.candidate_id]
+        assert verdict.evidence == {"latency_secs": 1 / score, "cores": 0.5 / score}
+    assert_adds_up(result)
 
 
 def test_the_selector_is_given_the_kinship() -> None:
