@@ -114,7 +114,7 @@ def _add_core(
     terms["core"] += core * scale
     if loops.plan.statement.role is Role.UPDATE:
         terms["results"] += (body.results / machine.pipes + stores) * scale
-        spilled = np.where(body.registers > machine.registers, body.reloads, 0)
+        spilled = body.reloads * np.maximum(1 - machine.registers / np.maximum(body.registers, 1), 0)
         terms["spills"] += spilled * (1 / machine.pipes + 1 / _STORES_PER_CYCLE) * scale
     terms["loops"] += body.trips * (_TRIP_CYCLES * scale)
     terms["calls"] += body.calls * (_CALL_CYCLES * scale)

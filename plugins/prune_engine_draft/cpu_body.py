@@ -3,7 +3,8 @@
 The *body* is what the innermost loops unroll to: the vector lanes, and serial loops as long as the copies stay
 within the limit (TVM's unroll pragma, or LLVM's own full unrolling). What the body touches twice is loaded once,
 and what the loops right outside do not move stays in registers. Where TVM vectorised nothing, LLVM vectorises the
-loop right outside the body if it runs along the last dimension.
+loop that runs along the last dimension: copies of the body if it is unrolled, or else the loop right outside.
+What reads past the edges of a buffer (padding that was inlined) is not vectorised at all.
 
 Work is counted in *slots*: one instruction as wide as the unit that executes it. Wider ones take several.
 """
@@ -18,6 +19,9 @@ from numpy.typing import NDArray
 from prune_engine.symbols.loop_nest import Role, Statement
 from prune_engine_draft.cpu_columns import LoopColumns, reach
 from prune_engine_draft.cpu_plan import AccessPlan, Float32Array
+
+#: Instructions of a copy behind a condition, for each that it would take without.
+_GUARD_COST = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +63,8 @@ class Body:
 class _Split:
     """Per loop, float32 (n,): its extent within the body, and the turns outside that start a body.
 
-    ``lanes_of`` are the extents of loops that may be vectorised, 1 where they are not.
+    ``lanes_of`` are the extents of loops that are vectorised, 1 where they are not. Vectors are awkward that are
+    wider than a register, no multiple of it, and kept over a loop: LLVM takes them apart.
     """
 
     inside: list[Float32Array]
@@ -67,6 +72,7 @@ class _Split:
     lanes_of: dict[int, Float32Array]
     lanes: Float32Array
     is_carried: NDArray[np.bool_]
+    is_awkward: NDArray[np.bool_]
 
 
 def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
@@ -82,7 +88,7 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
         prefixes.append(bodies)
     copies = _product(split.inside, one)
     taken = [_product([split.inside[d] for term in terms for d in term.loops], one) for terms in plan.terms]
-    work = _instructions(statement, unit)
+    work = _instructions(statement, unit) * (_GUARD_COST if plan.is_guarded else 1)
     loads, results, stores, reloads, registers, accumulators = zero, zero, zero, zero, zero, one
     for buffer in plan.buffers:
         for access in buffer.accesses:
@@ -101,7 +107,7 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
     inner = _product([split.inside[d] for d in sorted(plan.reducing)], one)
     is_update = statement.role is Role.UPDATE
     return Body(
-        arithmetic=copies * bodies * np.ceil(split.lanes / unit.unit_lanes) * np.float32(work),
+        arithmetic=copies * bodies * _vector_slots(split, unit) * np.float32(work),
         loads=loads,
         results=results,
         stores=stores,
@@ -132,7 +138,7 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
     lanes_of = {
         d: _where(is_vector, loops.extents[d])
         for d, is_vector in enumerate(loops.is_vector)
-        if is_vector is not False
+        if is_vector is not False and not plan.is_guarded
     }
     lanes = _product(list(lanes_of.values()), one)
     scalar = lanes == 1
@@ -142,7 +148,7 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
     is_carried = np.zeros(n, dtype=np.bool_)
     copies = one
     for d in reversed(range(plan.n_loops)):
-        if loops.is_vector[d] is True:
+        if loops.is_vector[d] is True and not plan.is_guarded:
             continue
         extent, many = loops.extents[d], loops.many[d]
         if d in lanes_of:
@@ -157,22 +163,27 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
         if loops.is_parallel[d] is not False:
             fits &= ~loops.is_parallel[d]
         inside[d] = _where(fits, extent)
+        copies = copies * inside[d]
         is_first = is_open & ~fits & many
         outside = extent / inside[d]
         if d in plan.reducing:
             is_carried |= is_first
-        if d in plan.auto:
-            is_auto = is_first & scalar
+        if d in plan.auto and not plan.is_guarded:
+            along = scalar & many
             if loops.is_parallel[d] is not False:
-                is_auto &= ~loops.is_parallel[d]
+                along &= ~loops.is_parallel[d]
             for further in plan.auto[d]:
-                is_auto &= ~loops.many[further]
-            if is_auto.any():
+                along &= ~loops.many[further]
+            if (is_auto := along & is_first).any():
                 outside = np.where(is_auto, _auto_slots(extent, unit), outside)
+            if (is_packed := along & fits).any():
+                packed = _where(is_packed, extent)
+                inside[d] = inside[d] / packed
+                lanes_of[d] = lanes_of.get(d, one) * packed
         turns[d] = outside
-        copies = copies * inside[d]
         is_open = fits | (is_open & ~many)
-    return _Split(inside, turns, lanes_of, lanes, is_carried)
+    is_awkward = is_carried & (lanes > unit.register_lanes) & (lanes % np.float32(unit.register_lanes) > 0)
+    return _Split(inside, turns, lanes_of, _product(list(lanes_of.values()), one), is_carried, is_awkward)
 
 
 def _in_body(
@@ -192,7 +203,7 @@ def _in_body(
         elements = elements * values
     along = _product([lanes for d, lanes in split.lanes_of.items() if d in access.along], one)
     apart = _product([lanes for d, lanes in split.lanes_of.items() if d in access.apart], one)
-    slots = elements * apart * _pieces(along, unit.unit_lanes)
+    slots = elements * apart * np.where(split.is_awkward, along, _pieces(along, unit.unit_lanes))
     return slots, elements * np.ceil(along * apart / np.float32(unit.register_lanes))
 
 
@@ -203,6 +214,11 @@ def _starts(access: AccessPlan, split: _Split, prefixes: list[Float32Array], one
         if d in access.moving and turns is not one:
             starts = np.maximum(starts, prefixes[d] * (turns > 1))
     return starts
+
+
+def _vector_slots(split: _Split, unit: VectorUnit) -> Float32Array:
+    """Slots of one vector operation."""
+    return np.where(split.is_awkward, split.lanes, np.ceil(split.lanes / np.float32(unit.unit_lanes)))
 
 
 def _instructions(statement: Statement, unit: VectorUnit) -> int:

@@ -92,6 +92,8 @@ class StatementPlan:
     #: Statements of the same kernel, and the depth down to which they run in the same loops.
     others: tuple[tuple[int, int], ...] = ()
     is_first_of_kernel: bool = False
+    #: Whether it reads past the edges of a buffer: its reads are then behind a condition.
+    is_guarded: bool = False
     item_bytes: int = 4
     dtypes: tuple[str, ...] = ()
     #: Loops whose kind differs between candidates -> the column that says which it is.
@@ -157,10 +159,24 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
         unroll_column=column(statement.unroll_steps),
         others=_others(nest, number, kept),
         is_first_of_kernel=kernel_of(nest, number).start == number,
+        is_guarded=any(_leaves(nest, statement, access) for access in statement.accesses),
         item_bytes=max(nest.buffers[access.buffer].item_bytes for access in statement.accesses),
         dtypes=tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write}),
         kind_columns=kind_columns,
     )
+
+
+def _leaves(nest: LoopNest, statement: Statement, access: Access) -> bool:
+    """Whether the box of an access, over the whole of its iterators, is larger than the buffer: padding."""
+    for index, size in zip(access.indices, nest.buffers[access.buffer].shape, strict=True):
+        if index.coefficients is None or not size:
+            continue
+        ends = [(c, (statement.iterators[n].extent.constant or 1) - 1) for n, c in index.coefficients]
+        first = index.offset + sum(min(c, 0) * last for c, last in ends)
+        past = index.offset + sum(max(c, 0) * last for c, last in ends) + index.width
+        if first < 0 or past > size:
+            return True
+    return False
 
 
 def _others(nest: LoopNest, number: int, kept: Sequence[int]) -> tuple[tuple[int, int], ...]:
