@@ -77,6 +77,22 @@ def test_groups_of_channels(channels: tuple[int, ...], location: int, is_refused
     assert refused(CandidateBatch(space, sketch, rows[None])) == [is_refused]
 
 
+def test_an_extent_that_is_constant_only_after_it_was_simplified_twice() -> None:
+    (task,) = load_tasks("conv2d:1x96x14x14,192x3x3,p1,g6", resolve_target("llvm", 4))
+    space, oracle = Materialiser(task, seed=0).design_space(), Oracle(task)
+    decisions = (
+        *((1, 1, 1, 1), (1, 4, 3, 16), (2, 1, 7, 1), (2, 1, 1, 7)),
+        *((16, 1), (3, 1), (1, 3), (64,), (8,)),
+    )
+    sketch = space.sketches[1]
+    built = oracle.realise(sketch, decisions)
+    assert not built.is_repaired
+    assert built.is_legal
+    rows = rows_of(sketch, decisions)
+    assert rows is not None
+    assert refused(CandidateBatch(space, sketch, rows[None])) == [False]
+
+
 def test_groups_across_blocks_of_threads() -> None:
     (task,) = load_tasks("conv2d:1x96x14x14,192x3x3,p1,g6", resolve_target("nvidia/nvidia-a100", 4))
     space, oracle = Materialiser(task, seed=0).design_space(), Oracle(task)
