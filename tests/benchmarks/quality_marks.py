@@ -42,7 +42,7 @@ def as_markdown(made: list[Part], skipped: list[str]) -> str:
         "# Quality on recorded spaces",
         "",
         "Written by `python tests/benchmarks/quality_marks.py --spaces DIR --markdown docs/benchmarks/quality.md`.",
-        "Everything is replayed on recorded spaces ([how](../replay.md)): no times are measured, and the same seeds",
+        "Everything is replayed on recorded spaces ([how](../replay.md)): no times are measured, the same seeds",
         f"give the same figures. {', '.join(f'{name} {version(name)}' for name in _PACKAGES)}.",
         "",
         "## Marks",

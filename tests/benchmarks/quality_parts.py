@@ -182,8 +182,8 @@ def adapted(folder: Path, verifier: str, seeds: Sequence[int]) -> Part:
     """Source device to target device with 32 samples of the target."""
     part = Part(
         "From one GPU to another",
-        f"`{verifier}` after 32 measurements on the target, chosen by the engine's rounds; the best of them and the "
-        "8 ranked first of the others. Adapted: it had learnt all rows of the source before. Means over "
+        f"`{verifier}` after 32 measurements on the target, chosen by the engine's rounds; the best of them and "
+        "the 8 ranked first of the others. Adapted: it had learnt all rows of the source before. Means over "
         f"{len(seeds)} seeds.",
         ("kernel", "source", "target", "scratch", "adapted", "adapted / scratch"),
     )
@@ -228,7 +228,7 @@ def search_curves(folder: Path, verifier: str, seeds: Sequence[int]) -> Part:
         "decisions` is `lightgbm.decisions` without draft; all under the same rules but `random`.",
         ("search", *(str(n) for n in TRIALS)),
     )
-    searches = {
+    searches: dict[str, dict[str, object]] = {
         "the engine": {"verifier": verifier, "prior": "none"},
         "draft only": {"verifier": None},
         "verifier only": {"verifier": verifier, "draft_scorer": None, "prior": "none"},
