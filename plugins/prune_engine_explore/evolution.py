@@ -19,7 +19,7 @@ from prune_engine_explore.uniform import UniformExplorer
 
 #: A task's first round, when nothing is known of it, and every later one.
 FIRST = Effort(n_scored=65536, n_generations=6, drawn_share=0.3, n_structures=60)
-LATER = Effort(n_scored=24576, n_generations=4, drawn_share=0.15, n_structures=20)
+LATER = Effort(n_scored=24576, n_generations=3, drawn_share=0.15, n_structures=20)
 #: Spaces that cost no more than so many candidates to score are scored completely in each round.
 EXHAUSTIVE_COST = 1 << 17
 #: One of so many is drawn blindly: rules are audited on what they would drop, not on what is good.
@@ -79,8 +79,9 @@ class EvolutionExplorer(Explorer):
         if not scores or max(part[0] for part in scores) == min(part[-1] for part in scores):
             return []
         memory.is_searched = True
+        floor = np.sort(np.concatenate(scores))[-_KEPT * n :][0]
         for field in search.fields:
-            field.memory.kept = field.population.rows
+            field.memory.kept = field.population.rows[field.population.scores >= floor]
         n_blind = -(-n // _BLIND_EVERY)
         rows, blind = chosen_rows(search.fields, n - n_blind), search.blind(n_blind)
         return [(f.sketch, np.concatenate(parts)) for f, *parts in zip(search.fields, rows, blind, strict=True)]

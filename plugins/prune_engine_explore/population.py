@@ -43,16 +43,10 @@ class Population:
         good = np.flatnonzero(scores > 0)
         self._merge(batch.indices[good], scores[good], keys[fresh[good]])
 
-    def unexpanded(self, n: int) -> Int32Array:
-        """The best ``n`` that were not handed out by this before, int32 (<= n, v)."""
-        at = np.flatnonzero(~self._is_expanded)[:n]
+    def unexpanded(self, n: int, among: BoolArray) -> Int32Array:
+        """The best ``n`` where ``among``, bool (p,), that this did not return before, int32 (<= n, v)."""
+        at = np.flatnonzero(~self._is_expanded & among)[:n]
         self._is_expanded[at] = True
-        return self.rows[at]
-
-    def parents(self, n: int, rng: np.random.Generator) -> Int32Array:
-        """``n`` drawn with replacement, the better the more often, int32 (n, v)."""
-        # The square of a uniform number: half of the draws come from the best quarter.
-        at: NDArray[np.int64] = (len(self) * rng.random(n) ** 2).astype(np.int64)
         return self.rows[at]
 
     def _merge(self, rows: Int32Array, scores: Float64Array, keys: NDArray[np.uint64]) -> None:
@@ -62,3 +56,10 @@ class Population:
         self.rows = np.concatenate([self.rows, rows])[order]
         self.keys = np.concatenate([self.keys, keys])[order]
         self._is_expanded = np.concatenate([self._is_expanded, np.zeros(len(rows), dtype=np.bool_)])[order]
+
+
+def drawn_parents(rows: Int32Array, n: int, rng: np.random.Generator) -> Int32Array:
+    """``n`` of candidates that are in order, drawn with replacement, the better the more often, int32 (n, v)."""
+    # The square of a uniform number: half of the draws come from the best quarter.
+    at: NDArray[np.int64] = (len(rows) * rng.random(n) ** 2).astype(np.int64)
+    return rows[at]

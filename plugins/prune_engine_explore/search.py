@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,8 @@ from prune_engine_explore.breeding import offspring
 from prune_engine_explore.draws import FEW_STRUCTURES, drawn_rows, that_run
 from prune_engine_explore.memory import SketchMemory, TaskMemory
 from prune_engine_explore.neighbours import Neighbours, NeighbourTables, all_steps
-from prune_engine_explore.population import Population
+from prune_engine_explore.population import Population, drawn_parents
+from prune_engine_explore.structures import Structures
 from prune_engine_explore.translation import Translations
 
 #: Share of each generation that is shared out to the sketches alike; the rest follows the best candidates.
@@ -22,6 +24,10 @@ _EQUAL_SHARE = 0.4
 _EXPANDED, _COPIED, _FRESH = 0.5, 0.1, 0.05
 #: Candidates next to whose structures others are opened.
 _N_BEST = 64
+#: Structures in which a generation breeds, at least.
+_N_FOCUS = 2
+#: A sketch with so many candidates in each structure is searched in fewer of them, by this factor.
+_MANY_CHOICES, _FEWER = 4096, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +84,13 @@ class Search:
 
     def run(self, effort: Effort) -> None:
         """Score random draws and what earlier rounds know of, then generation after generation."""
-        n_opened = effort.n_structures // 2
         for field in self.fields:
             structures = field.memory.structures
-            self._open(field, field.descent, -(-n_opened // len(self.fields)))
+            n_opened = _allowance(field, effort.n_structures / 2)
+            self._open(field, field.descent, math.ceil(n_opened / len(self.fields)))
             n_drawn = int(effort.n_scored * effort.drawn_share) // len(self.fields)
             drawn = drawn_rows(
-                field.sketch, structures, n_drawn, self._rng, n_structures=max(n_opened, FEW_STRUCTURES)
+                field.sketch, structures, n_drawn, self._rng, n_structures=max(int(n_opened), FEW_STRUCTURES)
             )
             descent = field.descent[structures.admits(field.descent)]
             field.population.add(np.concatenate([self._remembered(field), descent, drawn]))
@@ -92,7 +98,8 @@ class Search:
             n_left = effort.n_scored - sum(field.population.n_scored for field in self.fields)
             if n_left <= 0:
                 break
-            self._generation(n_left // (effort.n_generations - generation), n_opened / effort.n_generations)
+            n_opened = effort.n_structures / 2 / effort.n_generations
+            self._generation(n_left // (effort.n_generations - generation), n_opened)
 
     def blind(self, n: int) -> list[Int32Array]:
         """About ``n`` candidates drawn from what is open, whatever their fitness, for each field int32 (m, v)."""
@@ -122,7 +129,7 @@ class Search:
 
     def _generation(self, n: int, n_opened: float) -> None:
         for field, share in zip(self.fields, self._shares(), strict=True):
-            near = self._opened(field, int(n_opened * share + self._rng.random()))
+            near = self._opened(field, int(_allowance(field, n_opened) * share + self._rng.random()))
             n_bred = max(int(n * share) - len(near), 0)
             if len(near) or n_bred:
                 field.population.add(np.concatenate([near, self._bred(field, n_bred)]))
@@ -148,23 +155,35 @@ class Search:
         return equal if not len(best) else _EQUAL_SHARE * equal + (1 - _EQUAL_SHARE) * held
 
     def _bred(self, field: Field, n: int) -> Int32Array:
-        """About ``n`` candidates to score next, int32 (<= n, v)."""
-        population, structures = field.population, field.memory.structures
+        """About ``n`` candidates to score next, int32 (<= n, v), of few structures: each costs time per call."""
+        population = field.population
+        if not len(population):
+            return drawn_rows(field.sketch, field.memory.structures, n, self._rng)
+        few = self._focus(field, n)
+        among = few.admits(population.rows)
+        rows = population.rows[among]
         degree = max(1, round(sum(step.mean_count for step in field.steps)))
-        expanded = all_steps(population.unexpanded(-(-int(n * _EXPANDED) // degree)), field.steps)
+        expanded = all_steps(population.unexpanded(-(-int(n * _EXPANDED) // degree), among), field.steps)
         copied = self._copied(field, int(n * _COPIED))
-        drawn = drawn_rows(field.sketch, structures, int(n * _FRESH), self._rng)
-        parts = [part[structures.admits(part)][: int(n * _EXPANDED)] for part in (expanded, copied)]
+        drawn = drawn_rows(field.sketch, few, int(n * _FRESH), self._rng)
+        parts = [part[few.admits(part)][: int(n * _EXPANDED)] for part in (expanded, copied)]
         n_children = max(n - len(drawn) - sum(map(len, parts)), 0)
-        mothers, fathers = (self._parents(field, n_children) for _ in range(2))
-        children = offspring(field.sketch, mothers, fathers, field.steps, structures, self._rng)
-        return np.concatenate([*parts, drawn, children])
+        mothers, fathers = (drawn_parents(rows, n_children, self._rng) for _ in range(2))
+        return np.concatenate(
+            [*parts, drawn, offspring(field.sketch, mothers, fathers, field.steps, few, self._rng)]
+        )
 
-    def _parents(self, field: Field, n: int) -> Int32Array:
+    def _focus(self, field: Field, n: int) -> Structures:
+        """The structures to breed in: that of the best candidate, and those of others as many as ``n`` need."""
+        structures, rows = field.memory.structures, field.population.rows
+        n_most = max(_N_FOCUS, -(-n // structures.n_choices))
+        return structures.some(np.concatenate([rows[:1], drawn_parents(rows, n_most - 1, self._rng)]))
+
+    def _defaults(self, field: Field, n: int) -> Int32Array:
         """``n`` good candidates of a sketch, drawn ones as long as there are none, int32 (n, v)."""
         if not len(field.population):
             return drawn_rows(field.sketch, field.memory.structures, n, self._rng)
-        return field.population.parents(n, self._rng)
+        return drawn_parents(field.population.rows, n, self._rng)
 
     def _copied(self, field: Field, n: int) -> Int32Array:
         """The best of the other sketches as candidates of this one, int32 (<= n, v)."""
@@ -176,9 +195,14 @@ class Search:
         parts = [field.population.rows[:0]]
         for rows, translation in sources:
             best = rows[: -(-n // len(sources))]
-            parts.append(translation(best, self._parents(field, len(best))))
+            parts.append(translation(best, self._defaults(field, len(best))))
         copied = np.concatenate(parts)
         return copied[is_allowed(field.sketch, copied)]
+
+
+def _allowance(field: Field, n: float) -> float:
+    """How many structures a sketch may open where ``n`` are usual."""
+    return n / _FEWER if field.memory.structures.n_choices >= _MANY_CHOICES else n
 
 
 def is_allowed(sketch: Sketch, indices: Int32Array) -> BoolArray:

@@ -6,6 +6,7 @@ thousand candidates of a structure that was read. A search so opens a few at a t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -32,6 +33,9 @@ class Structures:
         self._at = np.array(
             [v for v, kind in enumerate(kinds) if is_read and kind is VariableKind.LOCATION], dtype=np.int64
         )
+        sizes = [variable.size for v, variable in enumerate(sketch.variables) if v not in self._at]
+        #: Candidates of one structure.
+        self.n_choices = math.prod(sizes)
         self._opened: Int32Array = np.empty((0, len(self._at)), dtype=np.int32)
         self._keys = KeySet()
 
@@ -59,6 +63,14 @@ class Structures:
         self._add(keep(self._one_each(drawn, n)), n - -(-n // 2))
         if not len(self._opened):  # nothing that runs was among them: better any than none
             self._add(drawn, n)
+
+    def some(self, indices: Int32Array) -> Structures:
+        """Only those that some candidates, int32 (n, v), have."""
+        few = Structures.__new__(Structures)
+        few._at, few._keys, few.n_choices = self._at, KeySet(), self.n_choices
+        few._opened = self._opened[:0]
+        few._add(indices, len(indices))
+        return few
 
     def admits(self, indices: Int32Array) -> BoolArray:
         """Which candidates, int32 (n, v), have an opened structure, bool (n,)."""

@@ -15,19 +15,19 @@ _LOOKED_AT_PER_CHOSEN = 16
 class DiverseSelector(Selector):
     """Seeds first, then audits, then one after the other the best by score times ``1 - aversion * likeness``.
 
-    The likeness of a candidate to those already chosen is the share of the verifier's trees in which they fall
-    into the same leaf, averaged over the chosen (after Helion's surrogate search). Where the verifier gives no
-    such classes, only the scores count, and a share ``spread`` of the batch is taken from all over the ranking,
-    the upper ranks more densely: what is learnt from the best alone says nothing of the others. A share
-    ``epsilon`` of the batch are random probes. Seeds and audits together take at most half of the batch, unless
-    there is nothing else; as long as nothing can judge candidates, all are probes.
+    The likeness of a candidate to those already chosen is the share of classes (``SelectionPool.kinship``) that
+    it has in common with them, averaged over them, after the surrogate search of Helion: leaves of the verifier's
+    trees once it is trained, decisions before. A draft errs alike for candidates that are alike, so in the first
+    rounds likeness costs more. Where there are no classes only the scores count. A share ``epsilon`` of the batch
+    are random probes. Seeds and audits together take at most half of the batch, unless there is nothing else; as
+    long as nothing can judge candidates, all are probes.
     """
 
     name = "select.diverse"
 
-    def __init__(self, epsilon: float, aversion: float = 0.3, spread: float = 0.0) -> None:
-        """Set the share of probes, how much likeness costs, and the share of the spread, all in [0, 1]."""
-        self._epsilon, self._aversion, self._spread = epsilon, aversion, spread
+    def __init__(self, epsilon: float, aversion: float = 0.3, first_aversion: float = 0.8) -> None:
+        """Set the share of probes, and what likeness costs under a trained verifier and before, all in [0, 1]."""
+        self._epsilon, self._aversion, self._first_aversion = epsilon, aversion, first_aversion
 
     def select(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
         """Choose at most ``k``; numbers of audits and probes are drawn, so small batches get theirs at times."""
@@ -37,18 +37,17 @@ class DiverseSelector(Selector):
             n_top = slate.n_left - int(rng.binomial(slate.n_left, self._epsilon))
             ordinary = np.flatnonzero(~pool.is_audit)
             ranked = slate.free(ordinary[np.argsort(-pool.scores[ordinary], kind="stable")])
-            if pool.kinship is None:
-                n_spread = int(n_top * self._spread)
-                slate.take(ranked, n_top - n_spread, SelectionReason.TOP)
-                slate.take(_spread(slate.free(ranked), n_spread, rng), n_spread, SelectionReason.EXPLORE)
-            else:
-                slate.take(self._unlike(pool, ranked, slate.chosen, n_top), n_top, SelectionReason.TOP)
+            if pool.kinship is not None:
+                ranked = self._unlike(pool, ranked, slate.chosen, n_top)
+            slate.take(ranked, n_top, SelectionReason.TOP)
         slate.fill(rng)
         return slate.selection()
 
     def _unlike(self, pool: SelectionPool, ranked: Positions, chosen: Positions, n: int) -> Positions:
         """``n`` positions out of the upper ranks, each the best beside those before it, int64 (<= n,)."""
         assert pool.kinship is not None, "asked only where there is one"
+        # A trained verifier gives a probability other than 0 to some candidate or other.
+        aversion = self._aversion if pool.degradation_prob.any() else self._first_aversion
         upper = ranked[: n * _LOOKED_AT_PER_CHOSEN]
         classes, worth = pool.kinship[upper], pool.scores[upper].astype(np.float64)
         likeness: Float64Array = np.zeros(len(upper))
@@ -56,18 +55,9 @@ class DiverseSelector(Selector):
             likeness += (classes == pool.kinship[position]).mean(axis=1)
         found: list[int] = []
         for n_chosen in range(len(chosen), len(chosen) + min(n, len(upper))):
-            penalty = self._aversion * likeness / max(n_chosen, 1)
+            penalty = aversion * likeness / max(n_chosen, 1)
             best = int(np.argmax(worth * (1 - penalty)))
             found.append(int(upper[best]))
             likeness += (classes == classes[best]).mean(axis=1)
             worth[best] = -np.inf
         return np.array(found, dtype=np.int64)
-
-
-def _spread(ranked: Positions, n: int, rng: np.random.Generator) -> Positions:
-    """About ``n`` positions of a ranking at random, as many between ranks 1 and 2 as between 2 and 4, and so on."""
-    if not len(ranked) or not n:
-        return ranked[:0]
-    ranks = np.exp(rng.random(4 * n) * np.log(len(ranked))).astype(np.int64) - 1
-    drawn: Positions = ranked[rng.permutation(np.unique(ranks))[:n]]
-    return drawn
