@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -252,7 +253,9 @@ class Engine:
         space = state.space
         assert space is not None, "only open tasks get here"
         seeds = [] if state.n_trials else self._sources.seeds(state, k)
-        result = self._pipeline.run(self._sources.proposals(state), seeds, k, state.seen, self._rng)
+        proposals = self._sources.proposals(state)
+        refusal = partial(self._workbench.refusal, space)
+        result = self._pipeline.run(proposals, seeds, k, state.seen, self._rng, refusal)
         self._host.notify(
             "batch_pruned",
             task=state.task,
@@ -270,7 +273,7 @@ class Engine:
             why_not = "the compiler repaired its decisions into another candidate"
         finally:
             self._store.add_verdicts(self._run_id, state.task.task_id, _verdicts(result, measured, why_not))
-        for candidate in result.candidates:  # those that were repaired into others, too
+        for candidate in (*result.candidates, *result.refused):  # those that were repaired into others, too
             state.mark_seen(candidate)
         state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
         self._host.notify("batch_measured", task=state.task, measured=tuple(measured))

@@ -111,6 +111,9 @@ class Workbench(Protocol):
         What a default computes becomes the reference of its task. Closing the iterator drops the rest.
         """
 
+    def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:
+        """Why the compiler does not take a candidate, None if it does: asked where nothing else can tell."""
+
     def measure(
         self,
         space: DesignSpace,

@@ -28,6 +28,7 @@ from prune_engine.space import DesignSpace
 from prune_engine.standing import OnFailure, Standing
 from prune_engine.strategies import DraftScorer, Rule, SelectionPool, Selector, Strategy, Verifier
 from prune_engine.verdicts import BoolArray, Float64Array, Outcome, Selection, SelectionReason, Stage, Verdict
+from prune_engine.vetting import Refusal, Vetted, vetted
 
 #: What the verdict on an audit begins with: why it was dropped follows.
 AUDIT_PREFIX = "dropped, measured as an audit"
@@ -44,7 +45,8 @@ class PruneResult:
     SELECT that is KEPT. An audit that is measured has a KEPT verdict of what dropped it besides, and
     ``auditees[i]`` names that strategy; it is None for what is no audit. ``funnel`` has a step for every strategy
     that was asked, also for one that dropped nothing. ``is_hopeless`` says that the verifier thinks none of what
-    reached it worth measuring: all that is measured are audits.
+    reached it worth measuring: all that is measured are audits. ``refused`` were chosen, and the compiler did not
+    take them: others took their places.
     """
 
     candidates: tuple[Candidate, ...]
@@ -56,6 +58,7 @@ class PruneResult:
     funnel: tuple[FunnelStep, ...] = ()
     auditees: tuple[Auditee | None, ...] = ()
     is_hopeless: bool = False
+    refused: tuple[Candidate, ...] = ()
 
 
 class Pipeline:
@@ -142,8 +145,13 @@ class Pipeline:
         k: int,
         seen: SeenRows,
         rng: np.random.Generator,
+        refusal: Refusal | None = None,
     ) -> PruneResult:
-        """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before."""
+        """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before.
+
+        ``refusal`` is asked about those that are chosen and that only the compiler can judge; what it does not
+        take is replaced. Without it nobody is asked.
+        """
         started = time.perf_counter()
         funnel = Funnel()
         batches = _without_repeats((*seeds, *proposals), seen)
@@ -156,10 +164,12 @@ class Pipeline:
         masked = self._masking.mask(batches, len(seeds), rng, verdicts, funnel)
         listed = self._shortlister.shorten(masked, k, rng, verdicts, funnel)
         self.scoring.forget()
-        selection = self._selected(listed.choice, k, rng, funnel)
+        chosen = self._selected(listed, k, rng, funnel, refusal)
+        n_listed, listed, selection = len(listed.pool), chosen.listed, chosen.selection
+        verdicts += chosen.verdicts
         candidates = tuple(listed.pool.candidate(i) for i in selection.indices)
         verdicts += self._kept(listed, selection, candidates)
-        if left := len(listed.pool) - len(candidates):
+        if left := n_listed - len(candidates) - len(chosen.refused):
             reason = "not among the chosen"
             verdicts.append(Verdict(Stage.SELECT, self._selector.name, Outcome.SKIPPED, reason, left))
         return PruneResult(
@@ -172,15 +182,21 @@ class Pipeline:
             funnel=funnel.steps,
             auditees=tuple(listed.pool.auditee(int(i)) for i in selection.indices),
             is_hopeless=listed.is_hopeless,
+            refused=tuple(candidate for candidate, _ in chosen.refused),
         )
 
-    def _selected(self, pool: SelectionPool, k: int, rng: np.random.Generator, funnel: Funnel) -> Selection:
+    def _selected(
+        self, listed: Shortlist, k: int, rng: np.random.Generator, funnel: Funnel, refusal: Refusal | None
+    ) -> Vetted:
         """Stage 5."""
         started = time.perf_counter()
-        selection = self._choice(pool, k, rng)
-        seconds = time.perf_counter() - started
-        funnel.add(FunnelStep(Stage.SELECT, self._selector.name, len(pool), len(selection.indices), seconds))
-        return selection
+        if refusal is None:
+            chosen = Vetted(listed, self._choice(listed.choice, k, rng))
+        else:
+            chosen = vetted(listed, k, lambda choice: self._choice(choice, k, rng), refusal)
+        seconds, n_out = time.perf_counter() - started, len(chosen.selection.indices)
+        funnel.add(FunnelStep(Stage.SELECT, self._selector.name, len(listed.pool), n_out, seconds))
+        return chosen
 
     def _choice(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
         if not len(pool) or not k:

@@ -18,12 +18,12 @@ from prune_engine.funnel import Funnel
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace, Int32Array, Sketch
 from prune_engine.strategies import Explorer
+from prune_engine.vetting import unsure
 
 #: What the compiler makes of candidate ``row`` of a batch, int32 (v,): the rows that run, or None if it refuses.
 Checker = Callable[[CandidateBatch, int], "Int32Array | None"]
 OnProgress = Callable[[int, int], None]
 
-_UNSURE = "is_unsure"
 #: Candidates per candidate wanted that the first round asks for, and the most that any round asks for.
 _FIRST_ASK, _MAX_ASK = 4, 1 << 16
 #: Candidates looked at before a space counts as one in which no more can be found.
@@ -118,10 +118,10 @@ class Proposer:
         self._n_drawn += len(batch)
         _, keep = self._pipeline.judge(batch, Funnel())
         kept = batch.take(keep)
-        unsure = _unsure(kept)
-        self._add(kept.take(~unsure))
-        if unsure.any():
-            self._take_checked(kept.take(unsure), n, min(quota, n - self._n_found))
+        is_unsure = unsure(kept)
+        self._add(kept.take(~is_unsure))
+        if is_unsure.any():
+            self._take_checked(kept.take(is_unsure), n, min(quota, n - self._n_found))
         self._on_progress(min(self._n_found, n), n)
 
     def _take_checked(self, batch: CandidateBatch, n: int, quota: int) -> None:
@@ -157,12 +157,3 @@ class Proposer:
 
 def _no_rows(sketch: Sketch) -> Int32Array:
     return np.empty((0, len(sketch.variables)), dtype=np.int32)
-
-
-def _unsure(batch: CandidateBatch) -> NDArray[np.bool_]:
-    """Of which candidates only the compiler can tell whether it takes them, bool (n,)."""
-    if batch.is_opaque:
-        return np.ones(len(batch), dtype=np.bool_)
-    if _UNSURE not in batch.space.symbols:
-        return np.zeros(len(batch), dtype=np.bool_)
-    return np.asarray(batch.symbol(_UNSURE) != 0)

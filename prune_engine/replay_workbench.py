@@ -102,6 +102,10 @@ class ReplayWorkbench:
                 MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, self._slowest_secs(task), None)),
             )
 
+    def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:  # noqa: ARG002 - the protocol's
+        """None: no compiler is asked; what failed was recorded as a failure."""
+        return None
+
     def measure(
         self,
         space: DesignSpace,

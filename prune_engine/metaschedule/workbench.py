@@ -73,6 +73,11 @@ class TvmWorkbench:
             self._with_reference.add(task.task_id)
             yield task, MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, result))
 
+    def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:
+        """What TVM says when it replays and post-processes a candidate that it refuses, else None: 1 to 3 ms."""
+        made = self._materialiser(space.task).materialise(space, candidate)
+        return made.message if isinstance(made, MeasureError) else None
+
     def measure(
         self,
         space: DesignSpace,

@@ -44,6 +44,7 @@ class FakeWorkbench:
         planted: failures of single candidates by id; ``"default"`` (or ``"<task id>/default"``) is the
             default schedule.
         repaired: candidates by the id asked for: what the compiler makes of it.
+        refused: which candidates the compiler does not take, said before they are measured.
         noise: relative standard deviation of each repeat, drawn by ``seed``.
         delay_secs: how long measuring one candidate takes in wall time.
         on_measure: called before each candidate (None: the default schedule); may raise.
@@ -58,6 +59,7 @@ class FakeWorkbench:
         failures: Mapping[MeasureErrorKind, float] | None = None,
         planted: Mapping[str, MeasureErrorKind] | None = None,
         repaired: Mapping[str, Candidate] | None = None,
+        refused: Callable[[Candidate], bool] = lambda _: False,
         noise: float = 0.0,
         seed: int = 0,
         delay_secs: float = 0.0,
@@ -69,6 +71,7 @@ class FakeWorkbench:
         on_measure: Callable[[Candidate | None], None] | None = None,
     ) -> None:
         self._spaces, self._failures, self._planted = spaces or {}, failures or {}, planted or {}
+        self._refused = refused
         self._repaired, self._noise, self._seed = repaired or {}, noise, seed
         self._delay_secs, self._default_ratio, self._flop_per_sec = delay_secs, default_ratio, flop_per_sec
         self._device, self._threads, self._profile_digest = device, threads, profile_digest
@@ -120,6 +123,10 @@ class FakeWorkbench:
         latency_secs = self.default_latency_secs(task)
         measurement = self._measurement(task, DEFAULT_CANDIDATE, latency_secs, error, None)
         return MeasuredCandidate(None, measurement, trace_json=None if error else '{"decisions": null}')
+
+    def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:  # noqa: ARG002 - the protocol's
+        """What was planted."""
+        return "refused (planted)" if self._refused(candidate) else None
 
     def measure(
         self,
