@@ -11,28 +11,72 @@ from prune_engine.hardware.schema import DeviceKind, HardwareProfile
 from prune_engine.measurement import Measurement
 from prune_engine.strategies import DraftScorer
 from prune_engine.verdicts import DraftScores
+from prune_engine_draft.calibrated import TaskWeights
 from prune_engine_draft.cpu import cpu_terms
-from prune_engine_draft.terms import DraftTerms
+from prune_engine_draft.priors import prior_weights
+from prune_engine_draft.terms import DraftTerms, Float64Array
+
+#: A latency is never less than this, so that a score is finite.
+_MIN_SECS = 1e-9
+#: Of so many earlier tasks, the latest, weights are tried on a new one.
+_MAX_OTHERS = 8
 
 
 class SymbolDraft(DraftScorer):
-    """Ranks by 1 / predicted latency. It needs no samples; with 16 it weighs its terms by them."""
+    """Ranks by 1 / predicted latency. It needs no samples; what is measured corrects the weights of its terms.
+
+    What it learns of a task it keeps by the task's id; a later task starts from weights fitted on earlier ones if
+    these rank its own first measurements better.
+    """
 
     name = "draft.symbols"
+
+    def __init__(self) -> None:
+        self._tasks: dict[tuple[str, tuple[str, ...]], TaskWeights] = {}
 
     def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:
         """Score a batch. Candidates of a sketch that could not be read are all equal, without a latency."""
         if batch.is_opaque:
             return DraftScores(np.ones(len(batch)))
-        terms = terms_of(batch, profile)
-        latency = terms.latency_secs
+        drafted = terms_of(batch, profile)
+        latency = drafted.latency_secs
+        if drafted.terms:
+            latency = self._weighed(drafted, batch, profile)
         scores = 1.0 / latency
-        if terms.fits is not None:
-            scores = np.where(terms.fits, scores, 0.0)
-        return DraftScores(scores, latency, terms.symbols, terms.penalties)
+        if drafted.fits is not None:
+            scores = np.where(drafted.fits, scores, 0.0)
+        return DraftScores(scores, latency, {**drafted.symbols, **_in_secs(drafted)}, drafted.penalties)
 
     def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], profile: HardwareProfile) -> None:
-        """Calibrate on measurements."""
+        """Learn what was measured; failed measurements, and those of opaque sketches, say nothing."""
+        if batch.is_opaque or not len(batch):
+            return
+        drafted = terms_of(batch, profile)
+        if drafted.terms:
+            matrix = np.stack(list(drafted.terms.values()), axis=1)
+            self._task(batch, profile, tuple(drafted.terms)).add(matrix, measurements)
+
+    def _task(self, batch: CandidateBatch, profile: HardwareProfile, names: tuple[str, ...]) -> TaskWeights:
+        key = batch.space.task.task_id, names
+        if key not in self._tasks:
+            self._tasks[key] = TaskWeights(prior_weights(profile, names))
+        return self._tasks[key]
+
+    def _weighed(self, drafted: DraftTerms, batch: CandidateBatch, profile: HardwareProfile) -> Float64Array:
+        names = tuple(drafted.terms)
+        mine = self._task(batch, profile, names)
+        others = [task.fitted for (_, known), task in self._tasks.items() if known == names and task is not mine]
+        weights = mine.weights([found for found in others if found is not None][-_MAX_OTHERS:])
+        if (weights == 1.0).all():
+            return drafted.latency_secs
+        latency = np.zeros(len(batch))
+        for weight, secs in zip(weights, drafted.terms.values(), strict=True):
+            latency += weight * secs
+        return np.maximum(latency, _MIN_SECS)
+
+
+def _in_secs(drafted: DraftTerms) -> dict[str, Float64Array]:
+    return {f"{name}_secs": secs for name, secs in drafted.terms.items()}
 
 
 def terms_of(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
