@@ -41,6 +41,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
         "stop_reason": outcome.run.stop_reason,
         "n_new_measurements": outcome.run.n_new,
         "elapsed_secs": outcome.run.elapsed_secs,
+        "phase_secs": dict(outcome.phase_secs),
         "is_tuned": outcome.is_tuned,
         "artifact": str(outcome.artifact_dir),
         "database": str(outcome.database_dir),
@@ -106,6 +107,9 @@ def print_result(outcome: TuneOutcome) -> None:
     reason = _STOP_REASONS.get(outcome.run.stop_reason, outcome.run.stop_reason)
     console.print(f"tuning ended after {outcome.run.elapsed_secs:.0f} s because {reason};", end=" ")
     console.print(f"{outcome.run.n_new} new measurements")
+    if outcome.phase_secs:
+        phases = ", ".join(f"{phase} {secs:.1f}" for phase, secs in outcome.phase_secs.items())
+        console.print(f"{sum(outcome.phase_secs.values()):.0f} s in all: {phases}")
     if not any(task.trace_json for task in outcome.run.tasks):
         console.print(
             "No kernel got a better schedule: the untuned and the tuned model are one, and it was written."

@@ -15,6 +15,7 @@ from prune_engine.errors import ModelImportError, OutputError, TargetError
 from prune_engine.hardware.registry import Choice, ProfileRegistry
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
+from prune_engine.metaschedule.phases import PhaseClock
 from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
@@ -71,6 +72,8 @@ class TuneOutcome:
     not_applied: tuple[str, ...]
     left_out: tuple[str, ...]
     failed_plugins: tuple[PluginRecord, ...] = ()
+    #: Seconds by phase, in their order, from the call of ``tune_model`` on.
+    phase_secs: Mapping[str, float] = field(default_factory=dict)
 
 
 def tune_model(
@@ -87,19 +90,21 @@ def tune_model(
     from prune_engine.metaschedule.measure import WarmServer
     from prune_engine.metaschedule.workloads.loading import check_source
 
-    observer = observer or SilentObserver()
+    clock = PhaseClock(observer or SilentObserver())
     check_source(str(request.model_path), request.shapes, request.dims)  # before anything that takes seconds
     _check_writable(request.out_dir)
     # Loads the compiler in a process of its own while it is loaded here.
     with WarmServer(request.n_threads) as warm:
-        return _tune(request, observer, should_stop, warm)
+        outcome = _tune(request, clock, should_stop, warm)
+    return replace(outcome, phase_secs=clock.secs())
 
 
 def _tune(
-    request: TuneRequest, observer: Observer, should_stop: Callable[[], bool], warm: WarmServer
+    request: TuneRequest, observer: PhaseClock, should_stop: Callable[[], bool], warm: WarmServer
 ) -> TuneOutcome:
     host = PluginHost(request.config)
     host.register(_FailureTeller(observer), "prune-engine tune")
+    host.register(observer, "prune-engine phases")
     host.load()
     observer.on_status("starting the compiler")
     target = _target(request)

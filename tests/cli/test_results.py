@@ -34,6 +34,7 @@ def outcome(*, trace: str | None = None, is_tuned: bool = False, audits: tuple[A
         failed_plugins=(PluginRecord("crooked", None, None, (), PluginStatus.FAILED, "it [raised]"),),
         not_applied=(),
         left_out=(),
+        phase_secs={"starting": 1.26, "measuring": 9.5},
         is_tuned=is_tuned,
         artifact_dir=Path("out"),
     )
@@ -55,6 +56,7 @@ def test_what_was_written(
     assert told in text
     assert untold not in text
     assert "warning: plugin crooked failed: it [raised]" in text
+    assert "11 s in all: starting 1.3, measuring 9.5" in text
 
 
 def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
