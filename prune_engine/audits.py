@@ -21,7 +21,8 @@ _MIN_KEPT = 16
 #: Of n trials without a success a share of up to 3 / n is plausible at 95 % (the rule of three).
 _RULE_OF_THREE = 3.0
 _OFF_PREFIX = "switched off: "
-_AUDITED_STAGES = (Stage.RULE, Stage.DRAFT, Stage.VERIFY)
+_RULE_STAGES = (Stage.TASK_SPACE, Stage.RULE)
+_AUDITED_STAGES = (*_RULE_STAGES, Stage.DRAFT, Stage.VERIFY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,12 @@ class AuditLog:
             if step.strategy in guesses and step.stage in _AUDITED_STAGES and step.n_in > step.n_out:
                 self._n_dropped[step.stage, step.strategy] += step.n_in - step.n_out
 
+    def add_cuts(self, verdicts: Sequence[Verdict], guesses: Collection[str]) -> None:
+        """Count what the rules named ``guesses`` cut out of the space before it was searched."""
+        for verdict in verdicts:
+            if verdict.strategy in guesses and verdict.stage is Stage.TASK_SPACE:
+                self._n_dropped[verdict.stage, verdict.strategy] = verdict.count
+
     def add(self, auditee: Auditee, measurement: Measurement) -> None:
         """Take in an audit that was measured."""
         self._audited.setdefault(auditee, {})[measurement.candidate_id] = _comparable_secs(measurement)
@@ -98,7 +105,7 @@ class AuditLog:
             if is_switch_off(verdict) and verdict.candidate_id in known:
                 self.switch_off(verdict.strategy, verdict.reason.removeprefix(_OFF_PREFIX), verdict.candidate_id)
             is_audit = verdict.outcome is Outcome.KEPT and verdict.reason.startswith(AUDIT_PREFIX)
-            if verdict.outcome is Outcome.DROPPED or is_audit:
+            if (verdict.outcome is Outcome.DROPPED or is_audit) and verdict.stage is not Stage.TASK_SPACE:
                 self._n_dropped[auditee] += verdict.count
             if is_audit and verdict.candidate_id in known:
                 self.add(auditee, known[verdict.candidate_id])
@@ -108,7 +115,8 @@ class AuditLog:
 
         ``ranking`` holds the comparable candidates and their latencies, best first.
         """
-        audited = {i: secs for i, secs in self._audited.get((Stage.RULE, rule), {}).items() if secs is not None}
+        both = [self._audited.get((stage, rule), {}) for stage in _RULE_STAGES]
+        audited = {identity: secs for part in both for identity, secs in part.items() if secs is not None}
         kept = [secs for identity, secs in ranking if identity not in audited]
         if not audited or len(kept) < _MIN_KEPT:
             return None
@@ -144,7 +152,7 @@ class AuditLog:
                 (secs is not None and secs <= limit) or identity in self._losses
                 for identity, secs in latencies.items()
             ),
-            switched_off=self._switched_off.get(strategy, "") if stage is Stage.RULE else "",
+            switched_off=self._switched_off.get(strategy, "") if stage in _RULE_STAGES else "",
         )
 
 

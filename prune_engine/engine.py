@@ -197,8 +197,9 @@ class Engine:
         if not space.has_choices:
             state.stop_reason = "nothing_to_tune"
             return
-        space, verdicts = self._pipeline.restrict(replace(space, symbols=self._strategies.symbols))
-        state.space = space
+        state.full_space = replace(space, symbols=self._strategies.symbols)
+        state.space, verdicts = self._pipeline.restrict(state.full_space)
+        state.audits.add_cuts(verdicts, self._pipeline.heuristics)
         if verdicts:
             self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)
 
@@ -297,7 +298,7 @@ class Engine:
     def _restore_audits(self, state: TaskState, stored: Sequence[StoredCandidate]) -> None:
         state.audits.restore(self._store.verdicts(state.task.task_id), stored, self._pipeline.guesses)
         for rule in state.audits.off:
-            self._pipeline.switch_off(rule, state.task.task_id)
+            self._switch_off(rule, state)
 
     def _switch_off_wrong_rules(self, state: TaskState) -> None:
         """A heuristic that drops what beats all it keeps judges this task no more; it is told and stored."""
@@ -307,9 +308,15 @@ class Engine:
                 continue
             why = f"it drops a candidate that takes {loss.gain:.0%} less time than all that it keeps"
             state.audits.switch_off(rule, why, loss.candidate_id)
-            self._pipeline.switch_off(rule, state.task.task_id)
+            self._switch_off(rule, state)
             self._observer.on_status(f"warning: {rule} is switched off for {state.task.name}: {why}")
             self._store.add_verdicts(self._run_id, state.task.task_id, [switch_off_verdict(rule, why, loss)])
+
+    def _switch_off(self, rule: str, state: TaskState) -> None:
+        """Let a rule judge a task no more; what it cut out of the choice tables comes back."""
+        self._pipeline.switch_off(rule, state.task.task_id)
+        if state.full_space is not None:
+            state.space, _ = self._pipeline.restrict(state.full_space)
 
     def _known_ids(self, state: TaskState) -> frozenset[str]:
         """What need not run again, another tuner's work on the same store included."""

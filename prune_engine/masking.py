@@ -21,6 +21,7 @@ from prune_engine.space import DesignSpace
 from prune_engine.standing import Standing
 from prune_engine.strategies import Rule
 from prune_engine.survivors import Survivors
+from prune_engine.table_audits import TableAudits, cut_between
 from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage, Verdict
 
 
@@ -38,6 +39,7 @@ class Masking:
         active = [rule for rule in rules if rule.name not in config.disabled_rules]
         self._rules = sorted(active, key=lambda r: (r.kind is RuleKind.HEURISTIC, r.order, r.name))
         self._profile, self._config, self._standing = profile, config, standing
+        self._table_audits = TableAudits()
         #: (rule, task) -> reason and evidence of the first candidate it dropped.
         self._first_reasons: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
 
@@ -52,8 +54,9 @@ class Masking:
         ``funnel`` is given a step for each rule that overrides ``restrict``.
         """
         verdicts: list[Verdict] = []
-        for rule in filter(self._standing.is_active, self._rules):
-            if type(rule).restrict is Rule.restrict:
+        task_id = space.task.task_id
+        for rule in self._rules:
+            if type(rule).restrict is Rule.restrict or not self._standing.is_used(rule, task_id):
                 continue
             started = time.perf_counter()
             try:
@@ -69,6 +72,8 @@ class Masking:
                 step = FunnelStep(Stage.TASK_SPACE, rule.name, space.size, smaller.size, seconds, rule.kind)
                 funnel.add(step)
             if smaller.size < space.size:
+                if rule.kind is RuleKind.HEURISTIC:
+                    self._table_audits.note(task_id, rule.name, cut_between(space, smaller))
                 evidence = {"size_before": float(space.size), "size_after": float(smaller.size)}
                 dropped = min(space.size - smaller.size, 2**62)
                 reason, _ = self._reason(rule, {})
@@ -97,26 +102,44 @@ class Masking:
             legal = alive if rule.kind is RuleKind.LEGALITY else legal
         return legal, alive
 
+    def table_audits(
+        self, proposals: Sequence[CandidateBatch], n: int, rng: np.random.Generator
+    ) -> list[tuple[str, CandidateBatch]]:
+        """At most ``n`` candidates with a row that a HEURISTIC rule cut out of a table, by the rule's name."""
+        if not proposals:
+            return []
+        task_id = proposals[0].space.task.task_id
+        used = {rule.name for rule in self._rules if self._standing.is_used(rule, task_id)}
+        return self._table_audits.draw(proposals, n, rng, used)
+
     def mask(
         self,
         batches: Sequence[CandidateBatch],
+        cut_by: Sequence[str],
         n_seeds: int,
         rng: np.random.Generator,
         verdicts: list[Verdict],
         funnel: Funnel,
     ) -> Pool:
-        """Stage 2: the first ``n_seeds`` batches are seeds, which pass heuristics, never a LEGALITY rule."""
+        """Stage 2: the first ``n_seeds`` batches are seeds, which pass heuristics, never a LEGALITY rule.
+
+        So do the last ones, which audit the rules named by ``cut_by``, in that order.
+        """
         kept: list[CandidateBatch] = []
         audits: list[NDArray[np.int64]] = []
         n_dropped: Counter[str] = Counter()
         auditees: list[Auditee] = [(Stage.RULE, rule.name) for rule in self._rules]
+        n_ordinary = len(batches) - len(cut_by)
         for number, batch in enumerate(batches):
             alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
             audit = np.full(len(batch), NOT_AUDITED)
+            if number >= n_ordinary:
+                audit[:] = len(auditees)
+                auditees.append((Stage.TASK_SPACE, cut_by[number - n_ordinary]))
             for rule in self._used(batch):
                 is_guess = rule.kind is RuleKind.HEURISTIC
                 n_in = int(alive.sum())
-                if not n_in or (number < n_seeds and is_guess):
+                if not n_in or (is_guess and not n_seeds <= number < n_ordinary):
                     continue
                 started = time.perf_counter()
                 dropped = self._dropped_by(rule, survivors, alive)
@@ -132,7 +155,8 @@ class Masking:
                     n_audits = int(spared.sum())
                 n_dropped[rule.name] += int(dropped.sum())
                 funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, n_out, seconds, rule.kind, n_audits))
-            rows = np.flatnonzero(alive | (audit != NOT_AUDITED))
+            is_left = alive if number >= n_ordinary else alive | (audit != NOT_AUDITED)
+            rows = np.flatnonzero(is_left)
             kept.append(batch if len(rows) == len(batch) else batch.take(rows))
             audits.append(audit[rows])
         for name, n in n_dropped.items():
@@ -141,11 +165,14 @@ class Masking:
                 verdicts.append(Verdict(Stage.RULE, name, Outcome.DROPPED, reason, n, None, evidence))
         return joined(kept, audits, n_seeds, auditees)
 
-    def why_dropped(self, rule_name: str, batch: CandidateBatch, row: int) -> tuple[str, dict[str, float]] | None:
-        """The reason and the evidence of a rule for a candidate; None if there is no such rule."""
+    def why_dropped(
+        self, stage: Stage, rule_name: str, batch: CandidateBatch, row: int
+    ) -> tuple[str, dict[str, float]] | None:
+        """The reason and the evidence of a rule for a candidate, or a row of it; None if there is no such rule."""
         for rule in self._rules:
             if rule.name == rule_name:
-                return self._reason(rule, CandidateSymbols(batch, row))
+                symbols = {} if stage is Stage.TASK_SPACE else CandidateSymbols(batch, row)
+                return self._reason(rule, symbols)
         return None
 
     def _used(self, batch: CandidateBatch) -> list[Rule]:

@@ -41,12 +41,11 @@ _CHUNK = 1 << 16
 class PruneResult:
     """What survives a round, best first, with the reason each is measured, and a verdict on all that does not.
 
-    Every candidate proposed is counted exactly once: by a verdict that is DROPPED or SKIPPED, or by one of
-    SELECT that is KEPT. An audit that is measured has a KEPT verdict of what dropped it besides, and
-    ``auditees[i]`` names that strategy; it is None for what is no audit. ``funnel`` has a step for every strategy
-    that was asked, also for one that dropped nothing. ``is_hopeless`` says that the verifier thinks none of what
-    reached it worth measuring: all that is measured are audits. ``refused`` were chosen, and the compiler did not
-    take them: others took their places.
+    Every candidate proposed, audits of cut rows included, is counted exactly once: by a verdict that is DROPPED or
+    SKIPPED, or by one of SELECT that is KEPT. An audit that is measured has a KEPT verdict of what dropped it
+    besides, and ``auditees[i]`` names that strategy; it is None for what is no audit. ``funnel`` has a step for
+    every strategy that was asked, also for one that dropped nothing. ``is_hopeless`` says that the verifier thinks
+    none of what reached it worth measuring: all that is measured are audits.
     """
 
     candidates: tuple[Candidate, ...]
@@ -80,7 +79,7 @@ class Pipeline:
         on_failure: OnFailure,
     ) -> None:
         """Order the rules: LEGALITY before HEURISTIC, then by declared order, then by name."""
-        self._selector = selector
+        self._selector, self._config = selector, config
         self._standing = Standing(on_failure)
         self._masking = Masking(rules, profile, config, self._standing)
         self.scoring = Scoring(draft_scorer, verifier, profile, self._standing)
@@ -106,7 +105,7 @@ class Pipeline:
         self._standing.set_aside(strategy, error)
 
     def switch_off(self, rule_name: str, task_id: str) -> None:
-        """Let a rule judge no more candidates of a task. What it cut out of the choice tables stays cut."""
+        """Let a rule judge no more candidates of a task. ``restrict`` gives back what it cut out of the tables."""
         self._standing.switch_off(rule_name, task_id)
 
     def restrict(self, space: DesignSpace, funnel: Funnel | None = None) -> tuple[DesignSpace, tuple[Verdict, ...]]:
@@ -154,14 +153,19 @@ class Pipeline:
         """
         started = time.perf_counter()
         funnel = Funnel()
-        batches = _without_repeats((*seeds, *proposals), seen)
-        n_proposed = sum(len(b) for b in (*proposals, *seeds))
+        n_audits = int(
+            rng.binomial(min(self._config.draft_size, sum(map(len, proposals))), self._config.audit_fraction)
+        )
+        cut = self._masking.table_audits(proposals, n_audits, rng)
+        everything = (*seeds, *proposals, *(batch for _, batch in cut))
+        batches = _without_repeats(everything, seen)
+        n_proposed = sum(map(len, everything))
         n_unseen = sum(map(len, batches))
         verdicts: list[Verdict] = []
         if n_unseen < n_proposed:
             reason = "measured before, or proposed twice"
             verdicts.append(Verdict(Stage.RULE, "engine", Outcome.SKIPPED, reason, n_proposed - n_unseen))
-        masked = self._masking.mask(batches, len(seeds), rng, verdicts, funnel)
+        masked = self._masking.mask(batches, [rule for rule, _ in cut], len(seeds), rng, verdicts, funnel)
         listed = self._shortlister.shorten(masked, k, rng, verdicts, funnel)
         self.scoring.forget()
         chosen = self._selected(listed, k, rng, funnel, refusal)
@@ -220,7 +224,7 @@ class Pipeline:
             auditee = pool.auditee(int(i))
             if auditee:
                 stage, strategy = auditee
-                why, evidence = self._why_dropped(pool, int(i), strategy)
+                why, evidence = self._why_dropped(pool, int(i), stage, strategy)
                 verdicts.append(Verdict(stage, strategy, Outcome.KEPT, why, 1, identity, evidence))
             drafted = listed.drafted(int(i))
             if scorer is not None and drafted and (auditee is None or auditee[0] is not Stage.DRAFT):
@@ -239,10 +243,10 @@ class Pipeline:
             )
         return verdicts
 
-    def _why_dropped(self, pool: Pool, position: int, strategy: str) -> tuple[str, dict[str, float]]:
+    def _why_dropped(self, pool: Pool, position: int, stage: Stage, strategy: str) -> tuple[str, dict[str, float]]:
         """What to say of an audit: the reason of the rule that dropped it, if it was a rule."""
         owner, row = int(pool.owners[position]), int(pool.rows[position])
-        found = self._masking.why_dropped(strategy, pool.batches[owner], row)
+        found = self._masking.why_dropped(stage, strategy, pool.batches[owner], row)
         if found is None:
             return AUDIT_PREFIX, {}
         reason, evidence = found

@@ -33,7 +33,8 @@ class TaskState:
 
     task: TuningTask
     space: DesignSpace | None = None
-    #: Size before any rule cut it.
+    #: The space before any rule cut it, and its size.
+    full_space: DesignSpace | None = None
     full_size: int = 1
     default: Measurement | None = None
     seen: SeenRows = field(default_factory=SeenRows)

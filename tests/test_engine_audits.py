@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kits.engine import RunEngine, small_space
-from kits.pipeline import HEURISTIC, Judge, MaskRule, pipeline, run, truth
+from kits.pipeline import HEURISTIC, Judge, MaskRule, RestrictRule, pipeline, run, truth
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
@@ -16,6 +16,7 @@ from prune_engine.engine import Engine
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import SilentObserver
 from prune_engine.plugins import PluginHost
+from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.store.base import Store
 from prune_engine.strategies import Rule, Verifier
 from prune_engine.task_state import TaskState
@@ -88,6 +89,32 @@ def test_a_rule_that_drops_the_worst_stays(run_engine: RunEngine, store: Store) 
     assert report.n_measured > 0
     assert not report.switched_off
     assert not is_known(store, "acme.right")
+
+
+def cuts_the_best(space: DesignSpace) -> SpaceRestriction:
+    return SpaceRestriction({(0, 0): np.abs(np.arange(200) - BEST_UNROLL) >= 60})
+
+
+@pytest.mark.parametrize("explorer", ["explore.uniform", "explore.evolution"])
+def test_a_rule_that_cuts_the_best_rows_is_switched_off_and_they_come_back(
+    run_engine: RunEngine, store: Store, explorer: str
+) -> None:
+    rule = RestrictRule("acme.wrong", cuts_the_best)
+    options: dict[str, Any] = {"audit_fraction": 0.3, "plateau_trials": 1000, "explorer": explorer}
+    done = run_engine([make_task()], workbench(), plugins={"acme": Plugin(rule)}, n_trials=96, **options)
+    assert not done.failures
+    (report,) = [a for a in done.result.tasks[0].audits if a.strategy == "acme.wrong"]
+    assert report.stage is Stage.TASK_SPACE
+    assert report.n_dropped == 2 * 119
+    assert report.n_winners > 0
+    assert report.switched_off
+    ran = [c.decisions[0][0] for c in store.candidates(make_task().task_id, "fake-cpu", 2) if c.decisions]
+    n_cut = sum(abs(unroll - BEST_UNROLL) < 60 for unroll in ran)
+    assert n_cut > report.n_measured, "after that they are proposed as any others"
+    # Another run on the same store begins with the whole table.
+    run_engine([make_task()], workbench(), plugins={"acme": Plugin(rule)}, n_trials=160, **options)
+    ran = [c.decisions[0][0] for c in store.candidates(make_task().task_id, "fake-cpu", 2) if c.decisions][96:]
+    assert sum(abs(unroll - BEST_UNROLL) < 60 for unroll in ran) > 20
 
 
 def test_a_rule_is_switched_off_for_one_task_only() -> None:

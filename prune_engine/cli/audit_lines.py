@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from prune_engine.audits import merged
 from prune_engine.cli.tables import percent
+from prune_engine.verdicts import Stage
 
 if TYPE_CHECKING:
     from prune_engine.audits import AuditReport
@@ -42,12 +43,14 @@ def audit_lines(tasks: Sequence[TaskResult]) -> list[str]:
         if report.switched_off
     ]
     reports = merged([report for task in tasks for report in task.audits])
+    lines = list(dict.fromkeys(lines))  # a rule may have cut rows and dropped candidates
     return lines + [_line(report) for report in reports if report.n_measured]
 
 
 def _line(report: AuditReport) -> str:
     start = f"audit of {report.strategy}: "
-    drops = f"{report.n_measured} measured drop{'s' if report.n_measured > 1 else ''}"
+    what = "cut" if report.stage is Stage.TASK_SPACE else "drop"
+    drops = f"{report.n_measured} measured {what}{'s' if report.n_measured > 1 else ''}"
     if report.at_most is not None:
         return f"{start}none of {drops} was a winner, so at most {percent(report.at_most)} are"
     share = report.false_prune
