@@ -8,7 +8,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Subject, Variable
 from prune_engine.strategies import Rule
 from prune_engine.verdicts import RuleKind
-from prune_engine_rules.tables import extent_of, inner_product, restrict_tiles
+from prune_engine_rules.tables import extent_of, inner_product, restrict_tiles, tensorized_tile
 
 #: Shorter reductions are the windows of convolutions, whose best schedules do take them step by step.
 _MIN_EXTENT = 8
@@ -17,7 +17,8 @@ _MIN_EXTENT = 8
 class UnitReduction(Rule):
     """The longest reduction of a statement is not tiled: everything inside its outermost loop is one step.
 
-    Then nothing that is loaded for a step is used twice, and a GPU waits for all threads after each.
+    Then nothing that is loaded for a step is used twice, and a GPU waits for all threads after each. A matrix
+    instruction is a tile of its own, so its reductions are left alone.
     """
 
     name, kind, order = "rules.unit-reduction", RuleKind.HEURISTIC, 10
@@ -33,7 +34,7 @@ class UnitReduction(Rule):
 
 def _is_long(sketch: Sketch, variable: Variable, subject: Subject) -> bool | None:
     """True for the longest reduction of a statement, if it is long enough; else None."""
-    if not subject.is_reduction:
+    if not subject.is_reduction or tensorized_tile(sketch):
         return None
     extent = extent_of(variable)
     is_longest = extent >= max(_MIN_EXTENT, _longest_reduction(sketch, subject.statement))

@@ -218,7 +218,7 @@ _GPU: Final = (
     nest_symbol(
         "registers_per_thread",
         "4-byte registers",
-        "a thread's tile of output and operands, the reduction standing still",
+        "a thread's tile of output and operands, the reduction standing still; its share of a matrix instruction's",
         "Pruner's S1, by element width",
         gpu.registers_per_thread,
         bound=">= 1",

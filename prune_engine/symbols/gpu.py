@@ -14,6 +14,8 @@ from prune_engine.symbols.loop_nest import BLOCK_KINDS, THREAD_KINDS, LoopKind, 
 from prune_engine.symbols.statement import axis_extent, operand_accesses, output_access, per_thread_tile_loops
 
 _REGISTER_BYTES = 4
+#: Threads that run one matrix instruction together.
+_WARP_LANES = 32
 
 
 def threads_per_block(nest: LoopNest) -> Expr:
@@ -48,10 +50,11 @@ def registers_per_thread(nest: LoopNest) -> Expr:
     """Registers of 4 bytes for a thread's tile of the main statement's output and for its operands.
 
     Pruner's S1 with the width of the element: with the reduction standing still, the elements of each
-    buffer that one thread's spatial loops touch.
+    buffer that one thread's spatial loops touch. A matrix instruction's tile is a warp's: its lanes share it.
     """
+    lanes = 1 if nest.statements[main_statement(nest)].tile is None else _WARP_LANES
     return total(
-        elements if item == _REGISTER_BYTES else ceildiv(elements * item, _REGISTER_BYTES)
+        elements if item == _REGISTER_BYTES * lanes else ceildiv(elements * item, _REGISTER_BYTES * lanes)
         for elements, item in thread_tile(nest)
     )
 

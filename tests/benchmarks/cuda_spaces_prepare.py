@@ -1,11 +1,13 @@
 """Kernels of random legal candidates of CUDA design spaces, to be measured where there is a GPU.
 
-    python tests/benchmarks/cuda_spaces_prepare.py --out kernels.jsonl.gz [--per-workload 250] [--device h200]
+    python tests/benchmarks/cuda_spaces_prepare.py --out kernels.jsonl.gz [--per-workload 250] [--device h100]
+        [--by-draft PROFILE]
 
 For each workload candidates are drawn evenly over choice tables, sketch by sketch in turn; those that TVM would
 refuse, and those unrolled to more than MAX_BODY copies (nvcc takes minutes for them), are left out: the head of a
-workload says how many. Each candidate that is left becomes CUDA source, its launches with their grids, and the
-buffers between them. `cuda_spaces_record.py`, which needs neither TVM nor this package, measures them.
+workload says how many. With ``--by-draft`` those are taken that the draft ranks first. Each candidate that is left
+becomes CUDA source, its launches with their grids, and the buffers between them. `cuda_spaces_record.py`, which
+needs neither TVM nor this package, measures them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import gzip
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +25,21 @@ sys.path.append(str(Path(__file__).parents[1]))
 
 import numpy as np
 from kits.oracle import Oracle, random_batch
+from prune_engine_draft.gpu import gpu_terms
 
-from prune_engine.candidates import CandidateBatch
+from prune_engine.candidates import CandidateBatch, Decision
+from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, Materialiser, last_line
 from prune_engine.metaschedule.targets import make_target, resolve_target
 from prune_engine.metaschedule.tir_walk import statements
 from prune_engine.metaschedule.workloads.loading import load_tasks
 from prune_engine.space import DesignSpace, Sketch
+from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.symbols.gpu import vthreads
 from prune_engine.symbols.kernel import unrolled_body_instances
 from prune_engine.symbols.structure import nest_columns
+from prune_engine.symbols.table import symbol_table
 
 #: Name -> the workload as users write it.
 WORKLOADS = {
@@ -61,7 +68,7 @@ def main() -> int:
     with gzip.open(options.out, "wt", encoding="utf-8", compresslevel=9) as file:
         for name in options.workloads:
             kernels = 0
-            for record in _records(name, options.device, options.per_workload, options.seed):
+            for record in _records(name, options):
                 file.write(json.dumps(record, separators=(",", ":")) + "\n")
                 kernels += record["kind"] == "candidate"
             print(f"{name}: {kernels} candidates", file=sys.stderr, flush=True)
@@ -71,12 +78,14 @@ def main() -> int:
 def design_space(name: str, device: str) -> tuple[DesignSpace, Oracle]:
     """The space of a workload for ``device`` (a profile's name or alias), and TVM's own post-processing."""
     (task,) = load_tasks(WORKLOADS[name], resolve_target(f"nvidia/nvidia-{device}", 1))
-    return Materialiser(task, seed=0).design_space(), Oracle(task)
+    space = Materialiser(task, seed=0).design_space()
+    return replace(space, symbols=symbol_table(BUILTIN_SYMBOLS)), Oracle(task)
 
 
-def _records(name: str, device: str, n: int, seed: int) -> Iterator[Record]:
-    space, oracle = design_space(name, device)
-    batches = [_legal(space, sketch, seed) for sketch in space.sketches]
+def _records(name: str, options: argparse.Namespace) -> Iterator[Record]:
+    n = options.per_workload
+    space, oracle = design_space(name, options.device)
+    batches = [_legal(space, sketch, options.pool, options.seed) for sketch in space.sketches]
     task = space.task
     yield {
         "kind": "workload",
@@ -85,33 +94,41 @@ def _records(name: str, device: str, n: int, seed: int) -> Iterator[Record]:
         "target": task.target,
         "shapes": [list(shape) for shape in task.arg_shapes],
         "dtypes": list(task.arg_dtypes),
-        "drawn": [_POOL] * len(batches),
+        "drawn": [options.pool] * len(batches),
         "legal": [legal for _, legal in batches],
         "compilable": [len(batch) for batch, _ in batches],
     }
-    taken, row = 0, 0
-    while taken < n and any(row < len(batch) for batch, _ in batches):
-        for sketch, (batch, _) in zip(space.sketches, batches, strict=True):
-            if row >= len(batch) or taken >= n:
-                continue
-            decisions = batch.candidate(row).decisions
-            built = oracle.realise(sketch, decisions)
-            if not built.is_legal or built.is_repaired:
-                continue
-            try:
-                kernels = _kernels(built.mod, task.target, len(task.arg_shapes))
-            except SCHEDULE_ERRORS as error:  # TVM cannot lower some vectorised predicates
-                print(f"{name}: {last_line(str(error))}", file=sys.stderr)
-                continue
-            taken += 1
-            flat = [list(decision) for decision in decisions]
-            yield {"kind": "candidate", "workload": name, "sketch": sketch.index, "decisions": flat, **kernels}
-        row += 1
+    taken = 0
+    for sketch, decisions in _in_order([batch for batch, _ in batches], options.by_draft):
+        if taken >= n:
+            break
+        built = oracle.realise(sketch, decisions)
+        if not built.is_legal or built.is_repaired:
+            continue
+        try:
+            kernels = _kernels(built.mod, task.target, len(task.arg_shapes))
+        except SCHEDULE_ERRORS as error:  # TVM cannot lower some vectorised predicates
+            print(f"{name}: {last_line(str(error))}", file=sys.stderr)
+            continue
+        taken += 1
+        flat = [list(decision) for decision in decisions]
+        yield {"kind": "candidate", "workload": name, "sketch": sketch.index, "decisions": flat, **kernels}
 
 
-def _legal(space: DesignSpace, sketch: Sketch, seed: int) -> tuple[CandidateBatch, int]:
+def _in_order(batches: list[CandidateBatch], profile: str | None) -> Iterator[tuple[Sketch, tuple[Decision, ...]]]:
+    """Candidates of all sketches: in turn as they were drawn, or the fastest first by the draft."""
+    places = [(batch, row) for row in range(max(map(len, batches))) for batch in batches if row < len(batch)]
+    if profile:
+        known = ProfileRegistry().resolve(profile)
+        latencies = {id(batch): gpu_terms(batch, known).latency_secs for batch in batches}
+        places.sort(key=lambda place: float(latencies[id(place[0])][place[1]]))
+    for batch, row in places:
+        yield batch.sketch, batch.candidate(row).decisions
+
+
+def _legal(space: DesignSpace, sketch: Sketch, n: int, seed: int) -> tuple[CandidateBatch, int]:
     """Distinct legal candidates whose code nvcc can be asked for, and how many are legal at all."""
-    drawn = random_batch(space, sketch, _POOL, seed)
+    drawn = random_batch(space, sketch, n, seed)
     columns = nest_columns(
         drawn,
         {
@@ -182,6 +199,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--per-workload", type=int, default=250)
     parser.add_argument("--device", default="h100")
+    parser.add_argument("--by-draft", metavar="PROFILE")
+    parser.add_argument("--pool", type=int, default=_POOL, help="candidates drawn per sketch")
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--workloads", nargs="+", choices=sorted(WORKLOADS), default=list(WORKLOADS))
     return parser.parse_args()

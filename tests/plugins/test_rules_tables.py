@@ -51,6 +51,11 @@ def tensorized(m: int, n: int, k: int) -> LoopNest:
 
 
 class TestUnitReduction:
+    def test_matrix_instructions_are_tiles_of_their_own(self) -> None:
+        plain, tensor = gemm_space(64, 64, 64), gemm_space(64, 64, 64, nest=tensorized(16, 16, 16))
+        assert cut_of(UnitReduction(), plain, AVX512)
+        assert not cut_of(UnitReduction(), tensor, AVX512)
+
     def test_single_steps_inside_go(self) -> None:
         cut = cut_of(UnitReduction(), gemm_space(k=64), AVX512)
         assert set(cut) == {"k"}
