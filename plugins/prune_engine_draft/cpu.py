@@ -24,10 +24,12 @@ _FULL_UNROLL = 48
 _TRIP_CYCLES, _CALL_CYCLES, _TASK_CYCLES = 1.0, 9.0, 100.0
 #: Instructions that wait for their operands at once: bodies that do not depend on each other overlap within it.
 _WINDOW = 64.0
+#: A copy is a fused multiply-add with its load: two instructions of about 8 bytes.
+_CODE_BYTES_PER_COPY = 16.0
 #: Rows at a time: a nest's columns at all depths stay in a second-level cache.
 _CHUNK_ROWS = 2048
 
-TERMS = ("core", "results", "spills", "loops", "calls", "l1d", "l2", "l3", "fork", "tasks")
+TERMS = ("core", "results", "spills", "loops", "code", "calls", "l1d", "l2", "l3", "fork", "tasks")
 
 
 def cpu_terms(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
@@ -91,7 +93,6 @@ def _judge(
             scale = _share(one, machine) / machine.clock_hz
             for cache, rate, found in zip(machine.caches, machine.fill_bytes_per_cycle, filled, strict=True):
                 terms[cache.name] += found / rate * scale
-    stages["peak"] = stages["lanes"]
     return terms, stages
 
 
@@ -109,7 +110,7 @@ def _add_core(
     n_chains = np.maximum(body.accumulators, overlapping)
     chains = np.maximum(arithmetic, body.steps * body.accumulators * _LATENCY_CYCLES / n_chains)
     loads, stores = body.loads / machine.pipes, body.stores / _STORES_PER_CYCLE
-    core = _combined(chains, loads, stores, combine)
+    core: Float32Array = _combined(chains, loads, stores, combine)
     scale = _share(loops, machine) / machine.clock_hz
     terms["core"] += core * scale
     if loops.plan.statement.role is Role.UPDATE:
@@ -117,8 +118,12 @@ def _add_core(
         spilled = body.reloads * np.maximum(1 - machine.registers / np.maximum(body.registers, 1), 0)
         terms["spills"] += spilled * (1 / machine.pipes + 1 / _STORES_PER_CYCLE) * scale
     terms["loops"] += body.trips * (_TRIP_CYCLES * scale)
+    if machine.fill_bytes_per_cycle:
+        beyond = np.maximum(body.copies * np.float32(_CODE_BYTES_PER_COPY) - machine.code_bytes, 0)
+        terms["code"] += body.trips * beyond * (scale / machine.fill_bytes_per_cycle[0])
     terms["calls"] += body.calls * (_CALL_CYCLES * scale)
-    for name, cycles in (("lanes", arithmetic), ("chains", chains), ("ports", core)):
+    ideal = body.ideal * (_slowdown(loops.plan, machine) / machine.pipes)
+    for name, cycles in (("peak", ideal), ("lanes", arithmetic), ("chains", chains), ("ports", core)):
         stages[name] += cycles / (machine.clock_hz * machine.cores)
     stages["all_cores"] += core * scale
     if loops.plan.is_first_of_kernel:
@@ -130,7 +135,8 @@ def _add_core(
 def _share(loops: LoopColumns, machine: CpuMachine) -> Float32Array:
     """Of the whole work, what the busiest core does."""
     turns = loops.parallel_turns
-    return np.ceil(turns / np.float32(machine.cores)) / turns
+    share: Float32Array = np.ceil(turns / np.float32(machine.cores)) / turns
+    return share
 
 
 def _room(number: int, plan: NestPlan, boxes: Sequence[Sequence[Boxes]]) -> Float32Array:
@@ -145,10 +151,11 @@ def _room(number: int, plan: NestPlan, boxes: Sequence[Sequence[Boxes]]) -> Floa
     return room
 
 
-def _combined(compute: Float64Array, loads: Float64Array, stores: Float64Array, combine: str) -> Float64Array:
+def _combined(compute: Float32Array, loads: Float32Array, stores: Float32Array, combine: str) -> Float32Array:
     if combine == "sum":
         return compute + loads + stores
-    return np.maximum(np.maximum(compute, loads), stores)
+    longest: Float32Array = np.maximum(np.maximum(compute, loads), stores)
+    return longest
 
 
 def _slowdown(plan: StatementPlan, machine: CpuMachine) -> float:

@@ -38,13 +38,14 @@ class Body:
     """Counts over the whole statement, all cores together, but for those per body; float32 (n,) each.
 
     ``arithmetic``, ``loads`` (of operands) and ``stores`` are in slots, ``results`` those of accumulators that are
-    read back; ``reloads`` are the loads, and as many stores, on top where accumulators do not fit into registers.
-    Per body: ``accumulators`` and ``registers`` in registers, ``copies`` of the statement, ``chain`` the
-    instructions on one accumulator (0 where the next body goes on with it). ``steps`` are the instructions on
-    each accumulator of all bodies, ``trips`` the turns of the loop around the body, ``calls`` those of library
-    functions.
+    read back, ``ideal`` is the arithmetic if every lane were used. ``reloads`` are the loads, and as many stores,
+    on top where accumulators do not fit into registers. Per body: ``accumulators`` and ``registers`` in registers,
+    ``copies`` of the statement, ``chain`` the instructions on one accumulator (0 where the next body goes on with
+    it). ``steps`` are the instructions on each accumulator of all bodies, ``trips`` the turns of the loop around
+    the body, ``calls`` those of library functions.
     """
 
+    ideal: Float32Array
     arithmetic: Float32Array
     loads: Float32Array
     results: Float32Array
@@ -107,6 +108,7 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
     inner = _product([split.inside[d] for d in sorted(plan.reducing)], one)
     is_update = statement.role is Role.UPDATE
     return Body(
+        ideal=loops.extents.prod(axis=0) * np.float32(_instructions(statement, unit) / unit.unit_lanes),
         arithmetic=copies * bodies * _vector_slots(split, unit) * np.float32(work),
         loads=loads,
         results=results,
@@ -128,7 +130,7 @@ def _init_body(loops: LoopColumns, unit: VectorUnit) -> Body:
     vectors = [_where(v, loops.extents[d]) for d, v in enumerate(loops.is_vector) if v is not False]
     lanes = _product(vectors, one)
     stores = loops.extents.prod(axis=0) / lanes * _pieces(lanes, unit.unit_lanes)
-    return Body(zero, zero, zero, stores, zero, one, one, one, zero, zero, zero, zero)
+    return Body(zero, zero, zero, zero, stores, zero, one, one, one, zero, zero, zero, zero)
 
 
 def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
@@ -239,7 +241,7 @@ def _where(condition: NDArray[np.bool_] | bool, extent: Float32Array) -> Float32
 
 def _pieces(lanes: Float32Array, unit_lanes: int) -> Float32Array:
     """Accesses that lanes take: whole units, and the rest in powers of two."""
-    found = np.floor(lanes / np.float32(unit_lanes))
+    found: Float32Array = np.floor(lanes / np.float32(unit_lanes))
     rest = lanes - found * np.float32(unit_lanes)
     size = unit_lanes // 2
     while size:
@@ -255,7 +257,8 @@ def _auto_slots(extent: Float32Array, unit: VectorUnit) -> Float32Array:
     _, exponent = np.frexp(extent)
     width = np.minimum(np.ldexp(np.float32(1), exponent - 1), np.float32(unit.register_lanes))
     whole = np.floor(extent / width)
-    return whole * np.maximum(1, width / np.float32(unit.unit_lanes)) + (extent - whole * width)
+    slots: Float32Array = whole * np.maximum(1, width / np.float32(unit.unit_lanes)) + (extent - whole * width)
+    return slots
 
 
 def _product(factors: list[Float32Array], one: Float32Array) -> Float32Array:

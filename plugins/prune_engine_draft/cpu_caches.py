@@ -40,7 +40,7 @@ class Boxes:
     lines: Float32Array
     row_lines: Float32Array
     rows: Float32Array
-    dimensions: tuple[Float32Array | np.float32, ...]
+    dimensions: tuple[Float32Array, ...]
 
 
 def boxes_of(loops: LoopColumns, line_bytes: int) -> list[Boxes]:
@@ -51,7 +51,7 @@ def boxes_of(loops: LoopColumns, line_bytes: int) -> list[Boxes]:
 
 def _boxes(buffer: BufferPlan, taken: Sequence[Float32Array], loops: LoopColumns, line_bytes: int) -> Boxes:
     shape = (loops.plan.n_loops + 1, loops.n)
-    dimensions: list[Float32Array | np.float32] = []
+    dimensions: list[Float32Array] = []
     seen = set()
     for access in buffer.accesses:
         if access.dimensions in seen:

@@ -114,15 +114,16 @@ def _digits(term: Term, loops: LoopColumns, n_depths: int) -> Float32Array:
     return window
 
 
-def reach(dimension: Reach, taken: Sequence[Float32Array]) -> Float32Array | np.float32:
+def reach(dimension: Reach, taken: Sequence[Float32Array]) -> Float32Array:
     """Elements along a dimension between the first and the last that is touched, given values per iterator."""
     if not dimension.is_affine:
-        return np.float32(dimension.size)
+        return np.full((1, 1), dimension.size, dtype=np.float32)
     if len(dimension.iterators) == 1 and dimension.iterators[0][1] == 1 and dimension.width == 1:
         return taken[dimension.iterators[0][0]]
     if not dimension.iterators:
-        return np.float32(dimension.width)
+        return np.full((1, 1), dimension.width, dtype=np.float32)
     total: Float32Array = np.full_like(taken[0], dimension.width)
     for iterator, step in dimension.iterators:
         total += np.float32(step) * (taken[iterator] - np.float32(1))
-    return np.minimum(total, np.float32(dimension.size), out=total)
+    np.minimum(total, np.float32(dimension.size), out=total)
+    return total
