@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -34,6 +35,7 @@ def gemm() -> Sketch:
     return nests.gemm_cuda(1024, 1024, 1024, limit=1024)
 
 
+@cache
 def profile_of(name: str = DEVICES[0]) -> HardwareProfile:
     return ProfileRegistry().resolve(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from prune_engine.hardware.schema import HardwareProfile
 DEVICES = ("huawei-ascend-910b2", "cambricon-mlu370-x4")
 
 
+@cache
 def profile_of(name: str) -> HardwareProfile:
     return ProfileRegistry().resolve(name)
 
