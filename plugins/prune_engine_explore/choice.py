@@ -19,10 +19,11 @@ _PER_SKETCH, _DESCENT, _VARIED = 0.25, 0.25, 0.125
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """Candidates of all sketches side by side: candidate i is row ``rows[i]`` of population ``owners[i]``."""
+    """Candidates of all sketches side by side: candidate i is row ``at[i]`` of ``rows[owners[i]]``."""
 
+    rows: Sequence[Int32Array]
     owners: NDArray[np.int64]
-    rows: NDArray[np.int64]
+    at: NDArray[np.int64]
     scores: Float64Array
     is_descent: BoolArray
     coarse: NDArray[np.uint64]
@@ -45,8 +46,8 @@ def chosen_rows(fields: Sequence[Field], n: int) -> list[Int32Array]:
     take(_varied(scored, ranked), n)
     kept = ranked[is_chosen[ranked]]
     return [
-        np.ascontiguousarray(field.population.rows[scored.rows[kept[scored.owners[kept] == number]]])
-        for number, field in enumerate(fields)
+        np.ascontiguousarray(rows[scored.at[kept[scored.owners[kept] == number]]])
+        for number, rows in enumerate(scored.rows)
     ]
 
 
@@ -66,15 +67,17 @@ def _varied(scored: _Scored, ranked: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _joined(fields: Sequence[Field]) -> _Scored:
-    parts = []
+    rows, parts = [], []
     for number, field in enumerate(fields):
-        population = field.population
-        rows = np.flatnonzero(~field.memory.measured.holds(population.keys))
-        is_descent = np.isin(population.keys[rows], row_keys(field.descent))
-        coarse = _coarse_keys(field.sketch, population.rows[rows], number)
-        parts.append((np.full(len(rows), number), rows, population.scores[rows], is_descent, coarse))
-    columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
-    return _Scored(*columns)
+        population, descent = field.population, row_keys(field.descent)
+        extra = np.flatnonzero(~np.isin(descent, population.keys))  # not good enough for the population
+        keys = np.concatenate([population.keys, descent[extra]])
+        scores = np.concatenate([population.scores, field.descent_scores[extra]])
+        rows.append(np.concatenate([population.rows, field.descent[extra]]))
+        at = np.flatnonzero(~field.memory.measured.holds(keys))
+        coarse = _coarse_keys(field.sketch, rows[-1][at], number)
+        parts.append((np.full(len(at), number), at, scores[at], np.isin(keys[at], descent), coarse))
+    return _Scored(rows, *(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
 def _coarse_keys(sketch: Sketch, rows: Int32Array, number: int) -> NDArray[np.uint64]:

@@ -31,17 +31,21 @@ class Population:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def add(self, rows: Int32Array) -> None:
-        """Score those of ``rows``, int32 (n, v), that were not scored before; those of fitness 0 are let go."""
+    def add(self, rows: Int32Array) -> tuple[Int32Array, Float64Array]:
+        """Score those of ``rows``, int32 (n, v), that were not scored before; those of fitness 0 are let go.
+
+        Returns the others with their scores, int32 (m, v) and float64 (m,), also where they are not kept.
+        """
         keys = row_keys(rows)
         fresh = self._known.add(keys)
         if not len(fresh):
-            return
+            return self.rows[:0], self.scores[:0]
         batch = CandidateBatch(self._space, self.sketch, np.ascontiguousarray(rows[fresh]))
         scores = np.asarray(self._fitness(batch), dtype=np.float64)
         self.n_scored += len(fresh)
         good = np.flatnonzero(scores > 0)
         self._merge(batch.indices[good], scores[good], keys[fresh[good]])
+        return batch.indices[good], scores[good]
 
     def unexpanded(self, n: int, among: BoolArray) -> Int32Array:
         """The best ``n`` where ``among``, bool (p,), that this did not return before, int32 (<= n, v)."""

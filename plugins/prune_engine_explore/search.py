@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from prune_engine.space import BoolArray, DesignSpace, Int32Array, Sketch
 from prune_engine.strategies import Fitness
+from prune_engine.verdicts import Float64Array
 from prune_engine_explore.breeding import offspring
 from prune_engine_explore.draws import FEW_STRUCTURES, drawn_rows, that_run
+from prune_engine_explore.keys import row_keys
 from prune_engine_explore.memory import SketchMemory, TaskMemory
 from prune_engine_explore.neighbours import Neighbours, NeighbourTables, all_steps
 from prune_engine_explore.population import Population, drawn_parents
@@ -42,15 +44,20 @@ class Effort:
     n_structures: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Field:
-    """One sketch in a round's search. ``descent`` int32 (d, v) are one step from a measured incumbent."""
+    """One sketch in a round's search.
+
+    ``descent``, int32 (d, v), are one step from a measured incumbent; ``descent_scores``, float64 (d,), is empty
+    until they were scored, then those of fitness 0 are gone.
+    """
 
     sketch: Sketch
     population: Population
     memory: SketchMemory
     steps: tuple[Neighbours, ...]
     descent: Int32Array
+    descent_scores: Float64Array
 
 
 class Relations:
@@ -93,7 +100,7 @@ class Search:
                 field.sketch, structures, n_drawn, self._rng, n_structures=max(int(n_opened), FEW_STRUCTURES)
             )
             descent = field.descent[structures.admits(field.descent)]
-            field.population.add(np.concatenate([self._remembered(field), descent, drawn]))
+            score_first(field, np.concatenate([self._remembered(field), descent, drawn]))
         for generation in range(effort.n_generations):
             n_left = effort.n_scored - sum(field.population.n_scored for field in self.fields)
             if n_left <= 0:
@@ -109,7 +116,8 @@ class Search:
     def _field(self, sketch: Sketch, population: Population) -> Field:
         steps = self._known.neighbours.of_sketch(sketch)
         descent = all_steps(self._memory.incumbents(sketch), steps)
-        return Field(sketch, population, self._memory.of(sketch), steps, descent[is_allowed(sketch, descent)])
+        descent = descent[is_allowed(sketch, descent)]
+        return Field(sketch, population, self._memory.of(sketch), steps, descent, np.empty(0))
 
     def _open(self, field: Field, near: Int32Array, n: int) -> None:
         """Open ``n`` more structures of a sketch, those of ``near`` first."""
@@ -203,6 +211,13 @@ class Search:
 def _allowance(field: Field, n: float) -> float:
     """How many structures a sketch may open where ``n`` are usual."""
     return n / _FEWER if field.memory.structures.n_choices >= _MANY_CHOICES else n
+
+
+def score_first(field: Field, rows: Int32Array) -> None:
+    """Score the first candidates of a round, int32 (n, v), and note which of them are steps from incumbents."""
+    rows, scores = field.population.add(rows)
+    at = np.isin(row_keys(rows), row_keys(field.descent))
+    field.descent, field.descent_scores = rows[at], scores[at]
 
 
 def is_allowed(sketch: Sketch, indices: Int32Array) -> BoolArray:

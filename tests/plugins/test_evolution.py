@@ -1,0 +1,204 @@
+"""What the contract of explorers does not say: that it finds what is good, forgets nothing and repeats nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from prune_engine_explore.evolution import EvolutionExplorer
+from prune_engine_explore.keys import row_keys
+from prune_engine_explore.neighbours import NeighbourTables, all_steps
+from prune_engine_explore.search import Effort
+from prune_engine_explore.uniform import UniformExplorer
+
+from prune_engine.candidates import CandidateBatch
+from prune_engine.enumeration import all_batches
+from prune_engine.measurement import MeasureErrorKind
+from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind, perfect_tile_table
+from prune_engine.strategies import Explorer
+from prune_engine.testing import make_measurement, make_task
+from prune_engine.verdicts import Float64Array
+
+Landscape = Callable[[CandidateBatch], Float64Array]
+SMALL = Effort(n_scored=8192, n_generations=6, drawn_share=0.3, n_structures=8)
+
+
+def tiled(index: int, *extents: int, parts: int = 4) -> Sketch:
+    variables = [
+        Variable.of(f"{i}.x{i}", VariableKind.TILE, perfect_tile_table(extent, parts, 64))
+        for i, extent in enumerate(extents)
+    ]
+    unroll = Variable.of("9.unroll", VariableKind.CATEGORICAL, np.array([[0], [16], [64], [512]], dtype=np.int32))
+    return Sketch(index, f"sketch-{index}", (*variables, unroll))
+
+
+def planted(optimum: list[int], n_forbidden: int = 0) -> Landscape:
+    """Falls with the distance in factors from a planted row; where the first tile is among the forbidden it is 0.
+
+    The last variable counts little, sketch 0 is a little better than others.
+    """
+
+    def fitness(batch: CandidateBatch) -> Float64Array:
+        distance = np.zeros(len(batch))
+        for v, variable in enumerate(batch.sketch.variables):
+            values = np.log2(np.maximum(variable.table, 1).astype(np.float64))
+            distance += np.abs(values[batch.indices[:, v]] - values[optimum[v] % len(values)]).sum(axis=1)
+        score = 1.0 / (1.0 + distance + 0.5 * batch.sketch.index)
+        return np.where(batch.indices[:, 0] % 7 < n_forbidden, 0.0, score)
+
+    return fitness
+
+
+def propose(
+    explorer: Explorer, space: DesignSpace, n: int, fitness: Landscape | None, seed: int = 0
+) -> tuple[CandidateBatch, ...]:
+    return tuple(explorer.propose(space, n, fitness, np.random.default_rng(seed)))
+
+
+def scores_of(batches: tuple[CandidateBatch, ...], fitness: Landscape) -> Float64Array:
+    return np.sort(np.concatenate([fitness(b) for b in batches]))[::-1]
+
+
+def evolving(effort: Effort = SMALL) -> EvolutionExplorer:
+    return EvolutionExplorer(first=effort, later=effort, exhaustive_cost=0)
+
+
+BIG = DesignSpace(make_task(), (tiled(0, 512, 512, 768), tiled(1, 512, 512, 768)))
+MIDDLE = DesignSpace(make_task(), (tiled(0, 64, 64, parts=3), tiled(1, 64, 64, parts=3)))
+OPTIMUM = [100, 33, 250, 2]
+
+
+@pytest.mark.parametrize("n_forbidden", [0, 5], ids=["all-legal", "a-quarter-legal"])
+def test_a_planted_optimum_of_a_large_space_is_found(n_forbidden: int) -> None:
+    optimum = [103, 33, 250, 2]  # 103 % 7 = 5: not forbidden
+    fitness = planted(optimum, n_forbidden)
+    assert BIG.size > 10**8
+    found = propose(evolving(), BIG, 512, fitness)
+    blind = propose(UniformExplorer(), BIG, SMALL.n_scored, None)
+    assert scores_of(found, fitness)[0] == 1.0
+    assert scores_of(blind, fitness)[0] < 0.5
+    assert scores_of(found, fitness)[:256].mean() > 1.5 * scores_of(blind, fitness)[:256].mean()
+
+
+def test_most_of_the_best_by_brute_force_are_found_at_a_fraction_of_the_cost() -> None:
+    fitness = planted(OPTIMUM)
+    everything = scores_of(tuple(all_batches(MIDDLE)), fitness)
+    asked = []
+
+    def counted(batch: CandidateBatch) -> Float64Array:
+        asked.append(len(batch))
+        return fitness(batch)
+
+    few = Effort(n_scored=3000, n_generations=6, drawn_share=0.3, n_structures=8)
+    found = scores_of(propose(evolving(few), MIDDLE, 512, counted), fitness)
+    assert sum(asked) < 4000 < MIDDLE.size / 1.5
+    assert (found >= everything[127]).sum() >= 115  # 90 % of the best 128
+    assert found[:16].tolist() == everything[:16].tolist()
+
+
+def test_a_small_space_is_scored_whole() -> None:
+    fitness = planted(OPTIMUM)
+    explorer = EvolutionExplorer(exhaustive_cost=MIDDLE.size)
+    found = scores_of(propose(explorer, MIDDLE, 512, fitness), fitness)
+    assert found[:300].tolist() == scores_of(tuple(all_batches(MIDDLE)), fitness)[:300].tolist()
+
+
+def test_nothing_measured_is_proposed_again_and_rounds_go_on_from_what_was_good() -> None:
+    fitness, explorer = planted(OPTIMUM), evolving()
+    seen: set[tuple[int, int]] = set()
+    best = []
+    for seed in range(4):
+        batches = propose(explorer, BIG, 256, fitness, seed)
+        keys = {(b.sketch.index, int(key)) for b in batches for key in row_keys(b.indices)}
+        assert len(keys) == sum(map(len, batches)), "proposed twice"
+        assert not keys & seen
+        best.append(scores_of(batches, fitness)[:16].mean())
+        for batch in batches:
+            top = batch.take(np.argsort(-fitness(batch), kind="stable")[:16])
+            explorer.update(top, [make_measurement(run_secs=1e-3) for _ in range(len(top))])
+            seen |= {(batch.sketch.index, int(key)) for key in row_keys(top.indices)}
+    assert seen
+    assert best[1] > 0.7 * best[0]  # the best 32 are gone, their neighbours are not
+
+
+def test_what_was_not_chosen_is_scored_again() -> None:
+    explorer, fitness = evolving(), planted(OPTIMUM)
+    propose(explorer, BIG, 256, fitness)
+    asked: list[set[int]] = []
+
+    def watched(batch: CandidateBatch) -> Float64Array:
+        asked.append(set(row_keys(batch.indices).tolist()))
+        return fitness(batch)
+
+    kept = propose(explorer, BIG, 256, watched, seed=1)[0]
+    best = set(row_keys(kept.take(np.argsort(-fitness(kept))[:16]).indices).tolist())
+    assert best <= asked[0]  # those of the first sketch's first call, before any generation
+
+
+@pytest.mark.parametrize("space", [BIG, MIDDLE], ids=["evolves", "scores-all"])
+def test_steps_from_the_fastest_measured_are_proposed_whatever_their_fitness(space: DesignSpace) -> None:
+    explorer, fitness = EvolutionExplorer(first=SMALL, later=SMALL), planted(OPTIMUM)
+    far = np.array([[5, 7, 9, 0], [6, 8, 10, 1]], dtype=np.int32)[:, -len(space.sketches[1].variables) :]
+    batch = CandidateBatch(space, space.sketches[1], far)
+    explorer.update(batch, [make_measurement(run_secs=1e-3), make_measurement(run_secs=2e-3)])
+    found = {b.sketch.index: set(row_keys(b.indices).tolist()) for b in propose(explorer, space, 1024, fitness)}
+    steps = all_steps(far[:1], NeighbourTables().of_sketch(space.sketches[1]))
+    assert len(steps) >= 12
+    assert set(row_keys(steps).tolist()) <= found[1]
+
+
+@pytest.mark.parametrize("is_censored", [True, False])
+def test_failures_and_censored_ones_are_no_incumbents(is_censored: bool) -> None:
+    explorer, fitness = evolving(), planted(OPTIMUM)
+    far = np.array([[5, 7, 9, 0]], dtype=np.int32)
+    one = (
+        make_measurement(run_secs=1e-3, is_censored=True)
+        if is_censored
+        else make_measurement(error=MeasureErrorKind.CRASH)
+    )
+    explorer.update(CandidateBatch(BIG, BIG.sketches[1], far), [one])
+    found = {b.sketch.index: set(row_keys(b.indices).tolist()) for b in propose(explorer, BIG, 1024, fitness)}
+    steps = all_steps(far, NeighbourTables().of_sketch(BIG.sketches[1]))
+    assert len(set(row_keys(steps).tolist()) & found[1]) < len(steps) / 4
+
+
+def test_every_sketch_gets_its_chance() -> None:
+    sketches = (tiled(0, 512, 512), tiled(1, 64, 8), tiled(2, 512, 512, 512), tiled(3, 16))
+    space = DesignSpace(make_task(), sketches)
+
+    def fitness(batch: CandidateBatch) -> Float64Array:
+        return np.full(len(batch), 10.0 if batch.sketch.index == 0 else 1.0) + 1e-6 * batch.indices.sum(axis=1)
+
+    found = {b.sketch.index: len(b) for b in propose(evolving(), space, 400, fitness)}
+    assert found[0] > 200
+    assert min(found[index] for index in (1, 2, 3)) >= 25
+
+
+def test_what_no_rule_would_keep_is_hardly_proposed() -> None:
+    fitness = planted([103, 33, 250, 2], 5)
+    found = scores_of(propose(evolving(), BIG, 512, fitness), fitness)
+    assert 0 < (found == 0).sum() < 512 / 8  # some are: rules are audited on them
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0], ids=["nothing-is-legal", "all-are-equal"])
+def test_without_a_difference_it_draws_uniformly(level: float) -> None:
+    batches = propose(evolving(), BIG, 500, lambda batch: np.full(len(batch), level))
+    blind = propose(UniformExplorer(), BIG, 500, None)
+    assert [len(b) for b in batches] == pytest.approx([len(b) for b in blind], abs=5)
+    counts = np.bincount(np.concatenate([b.indices[:, 3] for b in batches]), minlength=4)
+    assert counts.min() > 80  # 125 expected
+    assert counts.max() < 170
+
+
+def test_copies_of_the_best_make_room_for_others() -> None:
+    """A share of what is proposed goes by kind: outermost and innermost factors."""
+
+    def fitness(batch: CandidateBatch) -> Float64Array:
+        table = batch.sketch.variables[0].table[batch.indices[:, 0]]
+        return np.where((table[:, 0] == 1) & (table[:, 3] == 64), 1.0, 0.6) - 1e-6 * batch.indices[:, 1]
+
+    space = DesignSpace(make_task(), (tiled(0, 512, 512),))
+    (batch,) = propose(EvolutionExplorer(exhaustive_cost=space.size), space, 400, fitness)
+    assert (fitness(batch) > 0.9).sum() > 300
+    assert (fitness(batch) < 0.7).sum() >= 10
