@@ -85,12 +85,16 @@ def test_a_compiler_that_refuses_everything_is_not_asked_for_ever(n: int) -> Non
 
 def test_an_engine_measures_only_what_is_not_refused(run_engine: RunEngine, store: Store) -> None:
     task = make_task()
-    bench = FakeWorkbench(spaces={task.task_id: small_space(task, 24)}, refused=is_odd)
+    compiler = Compiler(is_odd)
+    bench = FakeWorkbench(
+        spaces={task.task_id: small_space(task, 24)}, refused=lambda candidate: compiler(candidate) is not None
+    )
     run = run_engine([task], bench, n_trials=64)
     measured = [i for i in stored_ids(store, task) if i != "default"]
     assert measured
     assert not any(int(i, 16) % 2 for i in measured)
     verdicts = [v for v in store.verdicts(task.task_id) if v.strategy == "compiler"]
     # Each once: what was refused is not proposed again, and takes no trial.
-    assert len({v.candidate_id for v in verdicts}) == len(verdicts) == 24 - len(measured)
+    assert sorted(compiler.asked) == sorted({*measured, *(str(v.candidate_id) for v in verdicts)})
+    assert len(verdicts) == 24 - len(measured)
     assert run.result.tasks[0].summary.n_trials == len(measured)
