@@ -25,12 +25,15 @@ class TaskWeights:
         self._terms: list[Float64Array] = []
         self._secs: list[float] = []
         self._censored: list[bool] = []
-        self._known: tuple[int, int, Float64Array] | None = None
+        #: How many labels, which other weights, and what they led to.
+        self._known: tuple[int, Sequence[Float64Array], Float64Array] | None = None
+        self._n_added = 0
         #: The weights that were fitted to this task's own labels, if any were.
         self.fitted: Float64Array | None = None
 
     def add(self, terms: Float64Array, measurements: Sequence[Measurement]) -> None:
         """Learn what was measured: row i of ``terms``, float64 (n, t), has ``measurements[i]``."""
+        self._n_added += len(measurements)
         for row, measurement in zip(terms, measurements, strict=True):
             secs = measurement.latency_secs
             if secs is not None and np.isfinite(secs) and secs > 0 and np.isfinite(row).all():
@@ -45,10 +48,9 @@ class TaskWeights:
         With 8 labels those of another task are taken if they rank the labels better than the prior does; with 16
         the task's own, if they rank labels better that they were not fitted to.
         """
-        known = self._known
-        if known is None or known[:2] != (len(self._secs), len(elsewhere)):
-            self._known = known = (len(self._secs), len(elsewhere), self._chosen(elsewhere))
-        return known[2]
+        if self._known is None or self._known[0] != self._n_added or not _same(self._known[1], elsewhere):
+            self._known = self._n_added, tuple(elsewhere), self._chosen(elsewhere)
+        return self._known[2]
 
     def _chosen(self, elsewhere: Sequence[Float64Array]) -> Float64Array:
         self.fitted = None
@@ -62,3 +64,7 @@ class TaskWeights:
         if len(labels) >= MIN_LABELS and held_out_agreement(labels, best) >= score:
             self.fitted = best = fitted(labels, best)
         return best
+
+
+def _same(known: Sequence[Float64Array], asked: Sequence[Float64Array]) -> bool:
+    return len(known) == len(asked) and all(a is b for a, b in zip(known, asked, strict=True))
