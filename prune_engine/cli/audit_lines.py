@@ -51,6 +51,8 @@ def _line(report: AuditReport) -> str:
     start = f"audit of {report.strategy}: "
     what = "cut" if report.stage is Stage.TASK_SPACE else "drop"
     drops = f"{report.n_measured} measured {what}{'s' if report.n_measured > 1 else ''}"
+    if report.at_most == 1:
+        return f"{start}none of {drops} was a winner, which is too few to say more"
     if report.at_most is not None:
         return f"{start}none of {drops} was a winner, so at most {percent(report.at_most)} are"
     share = report.false_prune

@@ -64,6 +64,7 @@ def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
         AuditReport(Stage.RULE, "acme.wrong", 900, 10, 2, "it drops a candidate that takes 12% less time"),
         AuditReport(Stage.RULE, "acme.unasked", 900, 0, 0),
         AuditReport(Stage.DRAFT, "acme.draft", 900, 60, 0),
+        AuditReport(Stage.TASK_SPACE, "acme.cuts", 900, 3, 0),
     )
     print_result(outcome(audits=audits))
     lines = capsys.readouterr().out.splitlines()
@@ -72,6 +73,7 @@ def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     rule = "audit of acme.wrong: 2 of 10 measured drops would have won: 20.00 % (95 % interval 5.67 % to 50.98 %)"
     assert rule in lines
     assert "audit of acme.draft: none of 60 measured drops was a winner, so at most 5.00 % are" in lines
+    assert "audit of acme.cuts: none of 3 measured cuts was a winner, which is too few to say more" in lines
     assert not any("acme.unasked" in line for line in lines)
 
 
