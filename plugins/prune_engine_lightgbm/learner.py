@@ -26,8 +26,10 @@ Float64Array = NDArray[np.float64]
 #: log2 seconds by the draft as it stands now, float64 (n,), of all rows of a task; NaN where it says nothing.
 DraftRows = Callable[[TaskRows], Float64Array]
 
-#: Below this many rows there is nothing for a tree to tell.
+#: Below this many rows there is nothing for a tree to tell, nor for a source to be moved by.
 MIN_ROWS = 8
+#: A moved source is worth more than trees of its own on few rows.
+_MIN_ROWS_ON_SOURCE = 48
 #: Rows of a round below which a rank correlation says nothing.
 _MIN_JUDGED = 6
 
@@ -36,7 +38,7 @@ _MIN_JUDGED = 6
 class _Model:
     """What is known before, and trees on the rest."""
 
-    uses_source: bool
+    source: Source | None = None
     offset: Offset | None = None
     names: tuple[str, ...] = ()
     booster: lgb.Booster | None = None
@@ -44,24 +46,37 @@ class _Model:
     #: What it foresaw of the rows learnt since it was last fitted.
     newest: list[float] = field(default_factory=list)
 
-    def known(self, draft: Float64Array, source: Float64Array | None) -> Float64Array:
-        """Its part of what is known of n candidates, float64 (n, k)."""
-        if not self.uses_source:
+    def known(self, columns: Columns, draft: Float64Array) -> Float64Array:
+        """What is known of n candidates before the trees, float64 (n, k)."""
+        if self.source is None:
             return draft[:, None]
-        return np.column_stack([draft, np.full(len(draft), np.nan) if source is None else source])
+        return np.column_stack([draft, self.source.says(columns, len(draft))])
+
+    def predict(self, columns: Columns, draft: Float64Array) -> Float64Array | None:
+        """log2 seconds, float64 (n,); None as long as nothing was measured and there is no source that can tell."""
+        known = self.known(columns, draft)
+        if self.offset is None:
+            # Nothing measured: a source may stand for it, a draft alone is no model.
+            if self.source is None or np.isnan(known[:, 1]).all():
+                return None
+            return unmeasured_offset(known).of(known)
+        start = self.offset.of(known)
+        if self.booster is None:
+            return start
+        return start + predict(self.booster, _with_draft(matrix(columns, self.names, len(draft)), draft))
 
 
 class Learner:
-    """Learns one task. ``source`` is of what was measured elsewhere, ``is_kin`` whether to believe it at once."""
+    """Learns one task. ``source`` knows what was measured elsewhere; it is believed until a round contradicts it."""
 
-    def __init__(self, seed: int, source: Source | None = None, *, is_kin: bool = False) -> None:
-        self._seed, self.source = seed, source
+    def __init__(self, seed: int, source: Source | None = None) -> None:
+        self._seed, self._source = seed, source
         self.rows = TaskRows()
         self.version = 0
         self._is_stale = False
-        self._scratch = _Model(uses_source=False)
-        self._adapted = _Model(uses_source=True) if source is not None else None
-        self._active = self._adapted if self._adapted is not None and is_kin else self._scratch
+        self._scratch = _Model()
+        self._adapted = _Model(source) if source is not None else None
+        self._active = self._adapted or self._scratch
         self._newest_log_secs: list[float] = []
 
     @property
@@ -91,9 +106,8 @@ class Learner:
         best = self.rows.best_log_secs
         n = len(block.labels)
         if told.any() and n:
-            source = self._source_says(block.columns, n)
             for model in self._models():
-                predicted = self._predicted(model, block.columns, draft, source)
+                predicted = model.predict(block.columns, draft)
                 if predicted is None:
                     continue
                 model.newest += predicted[told].tolist()
@@ -110,7 +124,7 @@ class Learner:
         if self._is_stale:
             self._choose()
             self._fit(draft_rows)
-        return self._predicted(self._active, columns, draft, self._source_says(columns, len(draft)))
+        return self._active.predict(columns, draft)
 
     def kinship(self, columns: Columns, draft: Float64Array) -> NDArray[np.int32] | None:
         """The leaves that candidates fall in, int32 (n, t); None without trees."""
@@ -121,23 +135,6 @@ class Learner:
 
     def _models(self) -> list[_Model]:
         return [self._scratch] if self._adapted is None else [self._scratch, self._adapted]
-
-    def _source_says(self, columns: Columns, n: int) -> Float64Array | None:
-        return None if self.source is None else self.source.known(columns, n)
-
-    def _predicted(
-        self, model: _Model, columns: Columns, draft: Float64Array, source: Float64Array | None
-    ) -> Float64Array | None:
-        known = model.known(draft, source)
-        if model.offset is None:
-            # Nothing measured: a source may stand for it, a draft alone is no model.
-            if not model.uses_source or source is None or np.isnan(source).all():
-                return None
-            return unmeasured_offset(known).of(known)
-        start = model.offset.of(known)
-        if model.booster is None:
-            return start
-        return start + predict(model.booster, _with_draft(matrix(columns, model.names, len(draft)), draft))
 
     def _choose(self) -> None:
         """Believe the model that foresaw the newest round better."""
@@ -159,17 +156,25 @@ class Learner:
             return
         wanted, draft = targets(labels), draft_rows(self.rows)
         names = self.rows.names()
-        source = None
-        if self.source is not None:
-            source = np.concatenate([self.source.known(b.columns, len(b.labels)) for b in self.rows.blocks])
         table = _with_draft(self.rows.matrix(names), draft) if len(wanted) >= MIN_ROWS else None
         for model in self._models():
-            if table is None and not model.uses_source:
+            if table is None and model.source is None:
                 continue
-            known = model.known(draft, source)
+            if table is not None and self._source is not None and model.source is not None:
+                model.source = self._source.adapted(self.rows, wanted)
+            known = self._known(model, draft)
             model.offset, model.names = fit_offset(known, wanted), names
-            if table is not None:
+            if table is not None and (model.source is None or len(wanted) >= _MIN_ROWS_ON_SOURCE):
                 model.booster = fit_trees(table, wanted - model.offset.of(known), self._seed)
+
+    def _known(self, model: _Model, draft: Float64Array) -> Float64Array:
+        """What a model knows of all rows before its trees."""
+        starts = np.cumsum([0, *(len(block.labels) for block in self.rows.blocks)])
+        parts = [
+            model.known(block.columns, draft[start : start + len(block.labels)])
+            for block, start in zip(self.rows.blocks, starts[:-1], strict=True)
+        ]
+        return np.concatenate(parts)
 
 
 def rank_correlation(a: Float64Array, b: Float64Array) -> float:

@@ -18,9 +18,9 @@ _FOLDER = "priors"
 def find_prior(prior: str, device: Device, seed: int) -> Source | None:
     """The source model that ``prior`` names: ``builtin``, ``none`` or a file's path.
 
-    A built-in one is given only to a device of the same kind and vendor; a file's is given whatever its device,
-    since the user said so, and has to prove itself if the vendor is another. Raises ConfigError for a file that
-    cannot be read or teaches nothing.
+    A built-in one is given only to a device of the same kind and vendor: others mislead too often. A file's is
+    given to any device of its kind, since the user said so. Raises ConfigError for a file that cannot be read or
+    teaches nothing.
     """
     if prior == NONE:
         return None

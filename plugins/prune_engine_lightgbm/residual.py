@@ -110,8 +110,7 @@ class ResidualVerifier(Verifier):
         return self._learners[task_id]
 
     def _new_learner(self) -> Learner:
-        is_kin = self._source is not None and self._device is not None and self._source.is_kin(self._device)
-        return Learner(self._seed, self._source, is_kin=is_kin)
+        return Learner(self._seed, self._source)
 
     def _device_of(self, context: ScoreContext) -> Device:
         device = device_of(context.profile)
