@@ -42,7 +42,10 @@ def compare(state: State, names: Sequence[str], seconds: float, n_threads: int, 
             print(f"no time left for model {name}", file=sys.stderr)
             continue
         print(f"{time.strftime('%H:%M:%S')} model {name}, {seconds:g} s", flush=True)
-        state.add_model(_compared(name, CATALOGUE[name], seconds, n_threads))
+        try:
+            state.add_model(_compared(name, CATALOGUE[name], seconds, n_threads))
+        except subprocess.CalledProcessError as error:
+            print(f"  failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
 
 
 def _compared(name: str, model: Model, seconds: float, n_threads: int) -> dict[str, Any]:
@@ -97,7 +100,7 @@ def _tune(model: Model, seconds: float, n_threads: int, folder: Path) -> tuple[d
         *("--store", str(folder / "store.sqlite3"), "--out", str(folder / "out")),
     ]
     started = time.perf_counter()
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout), time.perf_counter() - started
 
 
