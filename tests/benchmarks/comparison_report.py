@@ -86,8 +86,8 @@ def _page(state: State, tasks: Sequence[str], found: Sequence[Row], plots: Seque
             [_own_row(state, row) for row in ours],
         ),
         "## All systems",
-        "`quality / best` above 1: better than the quality aimed at. The seconds are those of whole runs: start-up, "
-        "search, and of `ours` and `random` also re-timing the best, compiling, and timing before and after.",
+        "`quality / best` above 1: better than the quality aimed at. The seconds are those of whole runs: start-up "
+        "and search, and of `ours` and `random` also re-timing the best, compiling, and timing before and after.",
         _table(
             [
                 "task",
