@@ -1,8 +1,9 @@
-"""How long it takes to start: importing, `--help`, and from the command line to the first measurements.
+"""How long it takes to start: importing, `--help`, from the command line to the first measurements; a short run.
 
-    python tests/benchmarks/start_up.py [--runs 7]
+    python tests/benchmarks/start_up.py [--runs 7] [--markdown docs/benchmarks/start_up.md]
 
-Prints medians and ranges, with the machine and its load. The tuned model is one 512^3 GEMM.
+Prints medians and ranges, with the machine and its load. The tuned model is one 512^3 GEMM, and for the phases of
+a short run it is tuned with 48 trials and a fresh store.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -70,12 +71,52 @@ def seconds_to_first(model: Path, folder: Path, is_it: Callable[[dict[str, objec
     return found
 
 
+def short_run(folder: Path) -> dict[str, float]:
+    """Seconds of the phases of `tune --trials 48`, and of the whole command."""
+    store = folder / f"{time.monotonic_ns()}.sqlite3"
+    command = [sys.executable, "-m", "prune_engine.cli", "tune", "gemm:512x512x512", "--trials", "48", "--json"]
+    started = time.perf_counter()
+    done = subprocess.run(
+        [*command, "--store", str(store), "--out", str(folder / "short")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=True,
+    )
+    wall_secs = time.perf_counter() - started
+    phases: dict[str, float] = json.loads(done.stdout)["phase_secs"]
+    return {**phases, "the whole command": wall_secs}
+
+
+def row(what: str, secs: Sequence[float]) -> str:
+    """Median and range as a row of a table."""
+    return f"| {what} | {statistics.median(secs):.2f} | {min(secs):.2f} | {max(secs):.2f} |"
+
+
 def main() -> None:
-    """Measure and print."""
+    """Measure, print, and write the page if asked to."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=7)
+    parser.add_argument("--markdown", type=Path, help="write the page of the documentation")
     options = parser.parse_args()
-    print(machine.as_markdown())
+    lines = measured(options.runs)
+    if options.markdown is not None:
+        title = "# Starting"
+        how = (
+            f"Written by `python tests/benchmarks/start_up.py --runs {options.runs} --markdown {options.markdown}`."
+        )
+        options.markdown.write_text("\n".join([title, "", how, "", *lines, ""]), encoding="utf-8")
+
+
+def measured(runs: int) -> list[str]:
+    """The lines of the page, printed as they come."""
+    lines: list[str] = []
+
+    def say(line: str) -> None:
+        print(line, flush=True)
+        lines.extend(line.splitlines())
+
+    before = machine.as_markdown()
     with TemporaryDirectory() as name:
         folder = Path(name)
         model = one_gemm(folder)
@@ -90,11 +131,15 @@ def main() -> None:
                 model, folder, lambda event: bool(event.get("n_trials"))
             ),
         }
-        print("\n| process | median s | from | to |\n|---|---|---|---|")
+        say("| process | median s | from | to |\n|---|---|---|---|")
         for what, measure in figures.items():
-            secs = [measure() for _ in range(options.runs)]
-            print(f"| {what} | {statistics.median(secs):.2f} | {min(secs):.2f} | {max(secs):.2f} |", flush=True)
-    print(f"\nload average at the end: {os.getloadavg()[0]:.2f}")
+            say(row(what, [measure() for _ in range(runs)]))
+        say("\n| phase of `tune gemm:512x512x512 --trials 48` | median s | from | to |\n|---|---|---|---|")
+        records = [short_run(folder) for _ in range(min(runs, 3))]
+        for phase in records[0]:
+            say(row(phase, [record.get(phase, 0.0) for record in records]))
+    say(f"\n{before}\n\nThe load average at the end was {os.getloadavg()[0]:.2f}.")
+    return lines
 
 
 if __name__ == "__main__":
