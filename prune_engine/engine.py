@@ -19,6 +19,7 @@ from prune_engine.config import EngineConfig
 from prune_engine.errors import PluginContractError, SpaceError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
+from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
 from prune_engine.measurement import MeasuredCandidate, Workbench
@@ -124,13 +125,15 @@ class Engine:
     def prune(self, space: DesignSpace, batches: Sequence[CandidateBatch], k: int) -> PruneResult:
         """Stages 1 to 5 on anyone's candidates of a space: at most ``k`` worth measuring, and every verdict.
 
-        Nothing is measured or stored. Candidates outside what the rules leave of the space are dropped.
+        Nothing is measured or stored. Candidates outside what the rules leave of the space are dropped. The funnel
+        begins with the rules that cut the space, whose counts are its sizes.
         """
-        restricted, verdicts = self._pipeline.restrict(replace(space, symbols=self._strategies.symbols))
+        funnel = Funnel()
+        restricted, verdicts = self._pipeline.restrict(replace(space, symbols=self._strategies.symbols), funnel)
         inside = [CandidateBatch(restricted, restricted.sketches[b.sketch.index], b.indices) for b in batches]
         inside = [batch.take(batch.is_allowed()) for batch in inside]
-        result = self._pipeline.run(inside, [], k, SeenRows(), self._rng)
-        return replace(result, verdicts=(*verdicts, *result.verdicts))
+        result = self._pipeline.run(inside, [], k, SeenRows(), self._rng, may_add_audits=False)
+        return replace(result, verdicts=(*verdicts, *result.verdicts), funnel=(*funnel.steps, *result.funnel))
 
     def explain(self, task: TuningTask, candidate_id: str | None = None) -> list[str]:
         """What became of a candidate, or with None of all of a task's, in sentences; plugins may add some."""

@@ -145,18 +145,21 @@ class Pipeline:
         seen: SeenRows,
         rng: np.random.Generator,
         refusal: Refusal | None = None,
+        *,
+        may_add_audits: bool = True,
     ) -> PruneResult:
         """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before.
 
         ``refusal`` is asked about those that are chosen and that only the compiler can judge; what it does not
-        take is replaced. Without it nobody is asked.
+        take is replaced. Without it nobody is asked. With ``may_add_audits`` a few candidates are added whose rows a
+        heuristic cut out of the tables.
         """
         started = time.perf_counter()
         funnel = Funnel()
         n_audits = int(
             rng.binomial(min(self._config.draft_size, sum(map(len, proposals))), self._config.audit_fraction)
         )
-        cut = self._masking.table_audits(proposals, n_audits, rng)
+        cut = self._masking.table_audits(proposals, n_audits if may_add_audits else 0, rng)
         everything = (*seeds, *proposals, *(batch for _, batch in cut))
         batches = _without_repeats(everything, seen)
         n_proposed = sum(map(len, everything))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kits.engine import RunEngine, small_space
-from kits.pipeline import HEURISTIC, Judge, MaskRule, RestrictRule, pipeline, run, truth
+from kits.pipeline import HEURISTIC, Draft, Judge, MaskRule, RestrictRule, pipeline, run, truth
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
@@ -18,10 +18,10 @@ from prune_engine.lifecycle import SilentObserver
 from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.store.base import Store
-from prune_engine.strategies import Rule, Verifier
+from prune_engine.strategies import DraftScorer, Rule, Verifier
 from prune_engine.task_state import TaskState
 from prune_engine.testing import FakeWorkbench, make_batch, make_measurement, make_profile, make_task
-from prune_engine.verdicts import BoolArray, Outcome, Stage, VerifyScores
+from prune_engine.verdicts import BoolArray, DraftScores, Outcome, Stage, VerifyScores
 
 #: The unroll limit that the fake workbench likes best; the farther from it, the slower.
 BEST_UNROLL = 100
@@ -33,8 +33,12 @@ def workbench() -> FakeWorkbench:
 
 
 class Plugin:
-    def __init__(self, *rules: Rule, verifier: Verifier | None = None) -> None:
-        self._rules, self._verifier = rules, verifier
+    def __init__(self, *rules: Rule, verifier: Verifier | None = None, draft: DraftScorer | None = None) -> None:
+        self._rules, self._verifier, self._draft = rules, verifier, draft
+
+    @hookimpl
+    def register_draft_scorers(self) -> list[DraftScorer]:
+        return [self._draft] if self._draft else []
 
     @hookimpl
     def register_rules(self) -> list[Rule]:
@@ -144,6 +148,36 @@ def test_switching_off_is_told(store: Store) -> None:
     (verdict,) = is_known(store, "acme.wrong")
     sentence = f"acme.wrong (rule) was {verdict.reason}: {verdict.candidate_id}."
     assert sentence in engine.explain(make_task())
+
+
+def test_pruning_ones_own_candidates_adds_none_and_tells_of_every_stage(store: Store) -> None:
+    config = EngineConfig.of(
+        audit_fraction=1.0,
+        draft_size=50,
+        draft_scorer="acme.draft",
+        verifier="acme.judge",
+        explorer="explore.uniform",
+    )
+    host = PluginHost(config)
+    host.load()
+    draft = Draft(lambda b: DraftScores(truth(b)))
+    rule, verifier = RestrictRule("acme.cut", cuts_the_best), judge(lambda b: np.full(len(b), 0.9))
+    host.register(Plugin(rule, verifier=verifier, draft=draft), "acme")
+    engine = Engine(config, workbench(), store, make_profile(), host=host)
+    space = small_space(make_task(), 400)
+    batch = make_batch(400, space=space)
+    result = engine.prune(space, [batch], 400)
+    mine = {
+        batch.candidate(i).candidate_id for i in range(400) if cuts_the_best(space).keep[0, 0][batch.indices[i, 0]]
+    }
+    assert {c.candidate_id for c in result.candidates} <= mine
+    assert result.n_proposed == len(mine)
+    steps = {step.stage: step for step in result.funnel if step.strategy.startswith(("acme", "select"))}
+    assert list(steps) == [Stage.TASK_SPACE, Stage.DRAFT, Stage.VERIFY, Stage.SELECT]
+    assert (steps[Stage.TASK_SPACE].n_in, steps[Stage.TASK_SPACE].n_out) == (400, len(mine))
+    assert steps[Stage.DRAFT].n_in == len(mine)
+    assert steps[Stage.VERIFY].n_in == steps[Stage.DRAFT].n_out + steps[Stage.DRAFT].n_audits
+    assert steps[Stage.VERIFY].n_out < steps[Stage.VERIFY].n_in
 
 
 def judge(prob: Callable[[CandidateBatch], np.ndarray]) -> Judge:
