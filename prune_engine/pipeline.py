@@ -151,8 +151,8 @@ class Pipeline:
         """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before.
 
         ``refusal`` is asked about those that are chosen and that only the compiler can judge; what it does not
-        take is replaced. Without it nobody is asked. With ``may_add_audits`` a few candidates are added whose rows a
-        heuristic cut out of the tables.
+        take is replaced. Without it nobody is asked. With ``may_add_audits`` a few candidates are added that have a
+        row which a heuristic cut out of the tables.
         """
         started = time.perf_counter()
         funnel = Funnel()
