@@ -2,8 +2,8 @@
 
 The terms are seconds, so a task's labels correct them by one factor each. With few labels a factor stays where it
 was: what it may move is weighed against a ridge towards its old value. Factors are found by non-negative least
-squares on relative errors, each row divided by its latency, and rows are weighed anew a few times: so that twice
-too fast counts as much as twice too slow, and that a wild measurement counts little.
+squares on relative errors, each row divided by its latency, so that a label much too slow counts for one at most.
+Rows are weighed anew a few times, so that one much too fast counts for no more.
 """
 
 from __future__ import annotations
@@ -19,8 +19,6 @@ MIN_LABELS, MIN_COMPARED = 16, 8
 #: How much a factor's distance from one weighs, in labels.
 _RIDGE = 1.0
 _ROUNDS, _FOLDS = 5, 4
-#: Natural logarithm of the ratio beyond which a label counts less and less.
-_WILD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ def fitted(labels: Labels, prior: Float64Array, ridge: float = _RIDGE) -> Float6
     factors = np.ones(len(prior))
     for _ in range(_ROUNDS):
         ratio = np.maximum(rows @ factors, 1e-9)
-        weights = np.sqrt(np.minimum(1.0, _WILD / np.maximum(np.abs(np.log(ratio)), 1e-9))) / np.maximum(ratio, 1.0)
+        weights = 1.0 / np.maximum(ratio, 1.0)
         weights[labels.is_censored & (ratio >= 1.0)] = 0.0
         stiff = np.full(len(factors), np.sqrt(ridge))
         matrix = np.concatenate([rows * weights[:, None], np.diag(stiff)])

@@ -50,13 +50,14 @@ def test_few_labels_leave_factors_near_the_prior() -> None:
     assert np.ptp(little / little.mean()) < 0.5 * np.ptp(much / much.mean())
 
 
-def test_a_wild_label_changes_little() -> None:
+@pytest.mark.parametrize("factor", [50.0, 1 / 50.0])
+def test_a_wild_label_changes_little(factor: float) -> None:
     labels = planted(60)
     secs = labels.latency_secs.copy()
-    secs[:3] *= 50
+    secs[:3] *= factor
     wild = fitted(Labels(labels.terms, secs, labels.is_censored), ONES)
     assert agreement(planted(200, seed=2), wild) > 0.97
-    np.testing.assert_allclose(wild, fitted(labels, ONES), rtol=0.4)
+    np.testing.assert_allclose(wild, fitted(labels, ONES), rtol=0.5)
 
 
 def test_a_censored_label_pulls_up_but_never_down() -> None:
