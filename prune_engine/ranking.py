@@ -77,7 +77,7 @@ def rank(
     """
     best_secs, median_secs = recorded.best_secs, recorded.median_secs
     if best_secs is None or median_secs is None:
-        raise ConfigError("not one candidate ran", who=recorded.name, got=f"{recorded.n_candidates} failures")
+        raise ConfigError("no candidate of it ran", who=recorded.name, got=f"{recorded.n_candidates} recorded")
     judge = Judge(config, profile)
     recorded = judge.adopted(recorded)
     started = time.perf_counter()

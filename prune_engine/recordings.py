@@ -20,7 +20,8 @@ class RecordedSpace:
     ``batches`` has one batch per sketch of ``space``, in order and maybe empty, without equal rows.
     ``run_secs[s]``, float64 (n,), belongs to ``batches[s]``: the median of a candidate's repeats, and of its
     records where it has several; NaN where all of them failed. ``unmatched`` counts, by reason, the records
-    that stand for no candidate of the space.
+    that stand for no candidate of the space. ``default_secs`` is the run time of the untuned kernel, None where it
+    was not recorded or failed.
     """
 
     name: str
@@ -29,6 +30,7 @@ class RecordedSpace:
     batches: tuple[CandidateBatch, ...]
     run_secs: tuple[Float64Array, ...]
     unmatched: Mapping[str, int] = field(default_factory=dict)
+    default_secs: float | None = None
 
     @property
     def n_unmatched(self) -> int:

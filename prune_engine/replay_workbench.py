@@ -58,7 +58,7 @@ class ReplayWorkbench:
     """Implements `prune_engine.measurement.Workbench` on recorded spaces.
 
     A latency is the recorded one, whatever the number of repeats; early stops are noted as on hardware. The
-    untuned schedule is in no recording: it counts as the slowest candidate that ran. ``measured`` holds, by
+    untuned schedule counts as the slowest candidate that ran where it was not recorded. ``measured`` holds, by
     task, the batches of what was measured, in order.
     """
 
@@ -71,7 +71,7 @@ class ReplayWorkbench:
             raise ConfigError("two recordings of one task", who="replay", expected="one space per task")
         for space in recorded:
             if space.best_secs is None:
-                raise ConfigError("not one candidate ran", who=space.name, got=f"{space.n_candidates} failures")
+                raise ConfigError("no candidate of it ran", who=space.name, got=f"{space.n_candidates} recorded")
         self._secs = {
             task_id: [_by_row(batch, secs) for batch, secs in zip(space.batches, space.run_secs, strict=True)]
             for task_id, space in self._recorded.items()
@@ -99,7 +99,7 @@ class ReplayWorkbench:
         for task in tasks:
             yield (
                 task,
-                MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, self._slowest_secs(task), None)),
+                MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, self._default_secs(task), None)),
             )
 
     def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:  # noqa: ARG002 - the protocol's
@@ -127,7 +127,7 @@ class ReplayWorkbench:
     def compare(self, space: DesignSpace, candidates: Sequence[Candidate | None]) -> Comparison:
         """The recorded latencies again."""
         ids = tuple(DEFAULT_CANDIDATE if c is None else c.candidate_id for c in candidates)
-        found = [self._slowest_secs(space.task) if c is None else self._look_up(space, c) for c in candidates]
+        found = [self._default_secs(space.task) if c is None else self._look_up(space, c) for c in candidates]
         return Comparison(
             ids,
             tuple((one,) * _N_REPEATS if isinstance(one, float) else () for one in found),
@@ -160,8 +160,11 @@ class ReplayWorkbench:
             MeasureError(MeasureErrorKind.RUN_ERROR, "it failed when it was recorded") if np.isnan(secs) else secs
         )
 
-    def _slowest_secs(self, task: TuningTask) -> float:
-        return max(float(np.nanmax(s)) for s in self._recorded[task.task_id].run_secs if not np.isnan(s).all())
+    def _default_secs(self, task: TuningTask) -> float:
+        recorded = self._recorded[task.task_id]
+        if recorded.default_secs is not None:
+            return recorded.default_secs
+        return max(float(np.nanmax(s)) for s in recorded.run_secs if not np.isnan(s).all())
 
     def _measurement(
         self, candidate_id: str, secs: float | MeasureError, incumbent_secs: float | None

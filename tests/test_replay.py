@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kits.recordings import fake_recording
@@ -135,6 +137,12 @@ class TestWorkbench:
         ((_, one),) = ReplayWorkbench([recorded]).measure_defaults([recorded.task])
         assert one.measurement.latency_secs == max(np.nanmax(secs) for secs in recorded.run_secs)
 
+    def test_the_untuned_schedule_is_the_recorded_one_where_there_is_one(self, recorded: RecordedSpace) -> None:
+        bench = ReplayWorkbench([replace(recorded, default_secs=0.5)])
+        ((_, one),) = bench.measure_defaults([recorded.task])
+        assert one.measurement.latency_secs == 0.5
+        assert bench.compare(recorded.space, [None]).run_secs == ((0.5,) * 5,)
+
     def test_a_comparison_repeats_the_recording(self, recorded: RecordedSpace) -> None:
         comparison = ReplayWorkbench([recorded]).compare(
             recorded.space, [None, recorded.batches[1].candidate(0), recorded.batches[0].candidate(3)]
@@ -149,7 +157,7 @@ class TestWorkbench:
         dead = fake_recording(n=4)
         for secs in dead.run_secs:
             secs[:] = np.nan
-        with pytest.raises(ConfigError, match="not one candidate ran"):
+        with pytest.raises(ConfigError, match="no candidate of it ran"):
             ReplayWorkbench([dead])
         with pytest.raises(SpaceError, match="was not recorded"):
             ReplayWorkbench([recorded]).design_space(make_task("other"))

@@ -22,7 +22,7 @@ def print_rankings(record: Mapping[str, Any]) -> None:
         _print_rows(console, rows)
     for row in record["workloads"]:
         if row["error"]:
-            print_line(console, f"{row['name']}: {row['error']}")
+            print_line(console, row["error"])
 
 
 def _heading(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -36,6 +36,7 @@ def replay_database(
     The profile is cut to ``n_threads`` cores. Without a ``store_url`` nothing is kept. Raises what
     ``read_recorded`` and ``replay`` raise.
     """
+    from prune_engine.errors import ConfigError
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
     from prune_engine.metaschedule.recorded import read_recorded
@@ -48,10 +49,16 @@ def replay_database(
     recording = read_recorded(db)
     for remark in recording.remarks:
         observer.on_status(f"warning: {remark}")
+    spaces = [space for space in recording.spaces if space.best_secs is not None]
+    for space in recording.spaces:
+        if space.best_secs is None:
+            observer.on_status(f"warning: {space.name}: no candidate of it ran, {space.n_candidates} recorded")
+    if not spaces:
+        raise ConfigError("no candidate of any workload ran", who=str(db), expected="a recording to search in")
     store = open_store(store_url or "sqlite://")
     try:
         done = replay(
-            recording.spaces,
+            spaces,
             config,
             chosen,
             store,
@@ -61,7 +68,7 @@ def replay_database(
         )
     finally:
         store.close()
-    sizes = {space.task.task_id: space.n_candidates for space in recording.spaces}
+    sizes = {space.task.task_id: space.n_candidates for space in spaces}
     return {"db": str(db), "profile": chosen.name, "seed": config.seed, **_record(done, sizes)}
 
 

@@ -27,14 +27,17 @@ class Structure:
     """A trace without its decisions and without what is dead in it, post-processing left out.
 
     ``key`` is equal for traces that differ in nothing else, whatever their variables are called.
-    ``samples`` are the positions of the sampling instructions that live, and ``n_samples`` is how many there
-    are with the dead ones; ``numbers`` are those of the living among all.
+    ``samples`` are the positions of the sampling instructions that live, ``numbers`` their numbers among all.
     """
 
     key: str
     samples: tuple[int, ...]
     numbers: tuple[int, ...]
-    n_samples: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it changes the program: the schedule of the untuned kernel."""
+        return self.key == "[]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,6 @@ def structure_of(instructions: Sequence[Any]) -> Structure:
         json.dumps(parts, separators=(",", ":")),
         samples,
         tuple(number for number, position in enumerate(sampling) if position in alive),
-        len(sampling),
     )
 
 

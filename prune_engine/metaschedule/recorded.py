@@ -8,6 +8,7 @@ import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.database import RECORDS_FILE, WORKLOADS_FILE
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, Materialiser, last_line
 from prune_engine.metaschedule.record_rows import RecordRow, Structure, numbered_lines, read_rows, structure_of
-from prune_engine.metaschedule.relax_tasks import task_of
+from prune_engine.metaschedule.relax_tasks import block_names, task_of
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.traces import plain
 from prune_engine.recordings import RecordedSpace, Recording
@@ -30,6 +31,7 @@ from prune_engine.task import TuningTask
 
 #: Bytes in front of the JSON that TVM encodes in base64: its length.
 _LENGTH_PREFIX = 8
+_OWN_FOLDER = "database"
 
 
 def load_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = None) -> list[RecordedSpace]:
@@ -66,11 +68,14 @@ def read_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = Non
         )
     table = symbol_table(BUILTIN_SYMBOLS) if symbols is None else symbols
     spaces: list[RecordedSpace] = []
-    several = len(groups) > 1
+    # `tune` calls the folder of every database alike.
+    stem = folder.parent.name if folder.name == _OWN_FOLDER else folder.name
     for (number, target), rows in sorted(groups.items()):
-        name = f"{folder.name}/{number + 1}" if several else folder.name
+        name = f"{stem}/{number + 1}" if len(groups) > 1 else stem
         try:
             task = _task(name, workloads, number, target)
+            if len(groups) > 1:
+                task = replace(task, name=f"{name} {'+'.join(_blocks(task))}")
             spaces.append(_recorded(task, rows, table))
         except PruneEngineError as error:
             remarks.append(f"{len(rows)} records of {name} are left out: {error}")
@@ -112,6 +117,11 @@ def _task(name: str, workloads: Sequence[tuple[int, str]], number: int, target: 
     return made
 
 
+def _blocks(task: TuningTask) -> list[str]:
+    """What a kernel is made of, for people."""
+    return [name for name in block_names(task.mod) if name != "root"]
+
+
 def _module(name: str, line: int, content: str) -> Any:
     import_tvm()
     from tvm.ir import load_json
@@ -133,9 +143,13 @@ def _recorded(task: TuningTask, rows: Sequence[RecordRow], symbols: Mapping[str,
     space = DesignSpace(made.task, made.sketches, symbols)
     matcher = _Matcher(space)
     unmatched: Counter[str] = Counter()
+    untuned: list[float] = []
     found: dict[tuple[int, tuple[int, ...]], list[float]] = {}
     for row in rows:
         match = matcher.match(row)
+        if match is None:
+            untuned += [] if row.run_secs is None else [row.run_secs]
+            continue
         if isinstance(match, str):
             unmatched[match] += 1
             continue
@@ -148,7 +162,8 @@ def _recorded(task: TuningTask, rows: Sequence[RecordRow], symbols: Mapping[str,
         table = np.array(list(here), dtype=np.int32).reshape(len(here), len(sketch.variables))
         batches.append(CandidateBatch(space, sketch, table))
         run_secs.append(np.array([np.median(secs) if secs else np.nan for secs in here.values()], dtype=np.float64))
-    return RecordedSpace(task.name, task, space, tuple(batches), tuple(run_secs), dict(unmatched))
+    default_secs = float(np.median(untuned)) if untuned else None
+    return RecordedSpace(task.name, task, space, tuple(batches), tuple(run_secs), dict(unmatched), default_secs)
 
 
 class _Matcher:
@@ -163,11 +178,13 @@ class _Matcher:
         #: Text of the instructions -> their structure: a database repeats a few.
         self._known: dict[str, Structure] = {}
 
-    def match(self, row: RecordRow) -> tuple[int, tuple[int, ...]] | str:
-        """The candidate's sketch and choice indices, or why there is none."""
+    def match(self, row: RecordRow) -> tuple[int, tuple[int, ...]] | str | None:
+        """The candidate's sketch and choice indices, or why there is none; None for the untuned kernel."""
         try:
             structure = self._structure(row)
             if structure.key not in self._sketches:
+                if structure.is_empty:
+                    return None
                 return "its structure is no sketch of the generated space"
             sketch, reference = self._sketches[structure.key]
             decided = {int(at): decision for at, decision in row.decisions}

@@ -76,6 +76,7 @@ def test_a_row_for_each_workload(inside: Inside, tmp_path: Path) -> None:
     assert code == 0, err
     rows = out.splitlines()
     assert [row.split()[0] for row in rows[1:5]] == ["workload", "two/1", "two/2", "geometric"]
+    assert "two/2 matmul" in out
 
 
 def test_what_cannot_be_used_is_told_of(inside: Inside, database: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_space_where_all_failed_is_a_row_that_says_so(inside: Inside, tmp_path
     write_database(tmp_path / "dead", (schedules(), [[1e10]] * 3))
     code, out, _ = inside("rank", tmp_path / "dead", *DEVICE)
     assert code == 0
-    assert out == "dead: dead: not one candidate ran; got 3 failures.\n"
+    assert out == "dead: no candidate of it ran; got 3 recorded.\n"
 
 
 def test_a_table_needs_a_device_and_has_profiles(inside: Inside, table: Path) -> None:
@@ -158,6 +159,20 @@ class TestReplay:
         assert "profile amd-epyc-9654" in heading
         assert header.split()[-4:] == ["all", "trials", "stopped", "by"]
         assert row.split()[-2:] == ["9", "trials"]
+
+    def test_a_workload_without_candidates_is_left_out(self, inside: Inside, tmp_path: Path) -> None:
+        kernels = (schedules("softmax:8x16", 3), [[1e10]] * 3), (schedules(), [[s] for s in schedules().secs])
+        write_database(tmp_path / "two", *kernels)
+        arguments = ("tune", "--replay", tmp_path / "two", *DEVICE, *ALL, "--trials", 3)
+        code, out, err = inside(*arguments)
+        assert code == 0
+        assert "two/2 matmul" in out
+        assert "two/1" not in out
+        assert "T_softmax_norm: no candidate of it ran, 3 recorded" in err
+        write_database(tmp_path / "dead", kernels[0])
+        code, _, err = inside("tune", "--replay", tmp_path / "dead", *DEVICE, "-q")
+        assert code == 2
+        assert "no candidate of any workload ran" in err
 
     def test_nothing_is_written(self, inside: Inside, database: Path, tmp_path: Path) -> None:
         before = sorted(tmp_path.rglob("*"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -61,7 +62,8 @@ def test_locations_and_other_kernels_are_found_too(tmp_path: Path) -> None:
     first, second = load_recorded(folder)
     assert set(_secs_by_id(first)) == set(softmax.candidate_ids)
     assert set(_secs_by_id(second)) == set(gemm.candidate_ids)
-    assert (first.name, second.name) == ("both/1", "both/2")
+    assert first.name == "both/1 T_softmax_maxelem+T_softmax_exp+T_softmax_expsum+T_softmax_norm"
+    assert second.name == "both/2 matmul"
     assert any(v.kind.value == "location" for s in first.space.sketches for v in s.variables)
 
 
@@ -70,6 +72,16 @@ def test_failures_are_known_and_have_no_time(tmp_path: Path) -> None:
     assert recorded.n_failed == 2
     assert recorded.n_candidates == 3
     assert recorded.best_secs == 0.002
+
+
+def test_the_untuned_kernel_is_no_candidate_but_the_default(tmp_path: Path) -> None:
+    """`tune` writes it as a schedule that only looks at a block."""
+    some = schedules()
+    untuned = replace(some, traces=('[[["GetSBlock",[],["root","main"],["b0"]]],[]]', *some.traces))
+    folder = tmp_path / "tuned" / "gemm" / "database"
+    (recorded,) = load_recorded(write_database(folder, (untuned, [[0.5], *([s] for s in some.secs)])))
+    assert (recorded.n_candidates, recorded.n_unmatched, recorded.default_secs) == (len(some.secs), 0, 0.5)
+    assert recorded.name == "gemm"
 
 
 def test_repeats_and_repeated_records_give_the_median(tmp_path: Path, database: Path) -> None:
