@@ -6,19 +6,21 @@ Verbs import what they need when they run, so that `--help` answers at once.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
 from prune_engine import __version__
 from prune_engine.cli import candidates, plugins, profiles, prune, rank, run, spaces, tune
-from prune_engine.cli.streams import open_closed_streams
+from prune_engine.cli.streams import abandon_streams, open_closed_streams
 from prune_engine.errors import ConfigError, PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
 
 #: What shells give a program that Ctrl-C ended.
 _INTERRUPTED = 130
+#: And a program whose output nobody reads any more.
+_READER_GONE = 141
 
 
 def main() -> None:
@@ -42,9 +44,17 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
     except BrokenPipeError:
-        # The reader of our output went away; there is nobody left to tell.
-        sys.stderr.close()
-        sys.exit(1)
+        _reader_gone()
+    except SystemExit as ending:
+        if isinstance(ending.__context__, BrokenPipeError):  # click catches some itself, and ends with 1
+            _reader_gone()
+        raise
+
+
+def _reader_gone() -> NoReturn:
+    """End because the reader of our output went away, as `head` does: there is nobody left to tell."""
+    abandon_streams()  # Python would try to write what is left once more
+    sys.exit(_READER_GONE)
 
 
 def make_app() -> typer.Typer:

@@ -32,9 +32,11 @@ def plugins(
     strict: Annotated[bool, typer.Option(help="Fail if any plugin cannot be loaded.")] = False,
 ) -> None:
     """List plugins with version, hooks and status."""
+    from prune_engine.cli.options import check_blocked
     from prune_engine.config import EngineConfig
     from prune_engine.plugins import PluginHost
 
+    check_blocked(block or (), plugin or ())
     config = EngineConfig.of(blocked_plugins=tuple(block or ()), plugin_files=tuple(plugin or ()), strict=strict)
     host = PluginHost(config)
     host.load()
@@ -67,8 +69,6 @@ def plugins(
     for record in host.records:
         if record.detail:
             print_line(console, f"{record.name}: {record.detail}")
-    for name in sorted(set(config.blocked_plugins) - {record.name for record in host.records}):
-        print_line(console, f"{name}: no plugin of this name, so there is nothing to block")
 
 
 def _strategies_of(host: PluginHost, config: EngineConfig) -> dict[str, list[str]]:

@@ -30,6 +30,12 @@ def open_closed_streams() -> None:
         setattr(sys, name, stream)
 
 
+def abandon_streams() -> None:
+    """Let nothing be written to stdout and stderr any more."""
+    for name in ("stdout", "stderr"):
+        setattr(sys, name, Path(os.devnull).open("w"))  # noqa: SIM115  # for as long as the process lives
+
+
 def say(line: str) -> None:
     """Print a line on stderr. If the disk behind it is full, nothing more is said, but the work goes on."""
     try:

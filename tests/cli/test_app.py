@@ -73,7 +73,29 @@ def test_a_blocked_plugin_is_listed_as_such(cli: Run) -> None:
     (row,) = [row for row in json.loads(done.stdout) if row["name"] == "lightgbm"]
     assert row["status"] == "blocked"
     assert row["strategies"] == []
-    assert "nothing to block" in cli("plugins", "--block", "nope").stdout
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("plugins",), ("profiles", "list"), ("profiles", "nothing")])
+def test_a_reader_that_goes_away_ends_it_without_a_word(
+    arguments: tuple[str, ...], environment: dict[str, str], tmp_path: Path
+) -> None:
+    """As with `| head`, but for certain: nobody reads from the first."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    is_usage_error = "nothing" in arguments
+    streams = {"stdout": subprocess.PIPE, "stderr": writer} if is_usage_error else {"stdout": writer}
+    done = subprocess.run(
+        [sys.executable, "-m", "prune_engine.cli", *arguments],
+        **{"stderr": subprocess.PIPE, **streams},  # type: ignore[call-overload]
+        cwd=tmp_path,
+        env=environment,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    os.close(writer)
+    assert done.returncode == 141
+    assert not (done.stdout if is_usage_error else done.stderr)
 
 
 def test_without_its_plugin_a_verifier_can_be_left_out(cli: Run, tiny_model: Path) -> None:

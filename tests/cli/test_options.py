@@ -113,9 +113,10 @@ class TestNamesOnTheCommandLine:
         assert set(_OPTIONS) <= set(EngineConfig.model_fields)
 
 
-@pytest.mark.parametrize("verb", ["tune", "spaces", "prune", "candidates"])
+@pytest.mark.parametrize("verb", ["tune", "spaces", "prune", "candidates", "plugins"])
 def test_unknown_plugin_cannot_be_blocked(inside: Callable[..., tuple[int, str, str]], verb: str) -> None:
-    code, out, err = inside(verb, "gemm:8x8x8", "--block", "nosuch")
+    what = () if verb == "plugins" else ("gemm:8x8x8",)
+    code, out, err = inside(verb, *what, "--block", "nosuch")
     assert (code, out) == (2, "")
     assert "error: --block: no plugin of this name, so there is nothing to block; got 'nosuch'" in err
     assert "lightgbm" in err
