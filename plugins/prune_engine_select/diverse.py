@@ -25,7 +25,7 @@ class DiverseSelector(Selector):
 
     name = "select.diverse"
 
-    def __init__(self, epsilon: float, aversion: float = 0.3, first_aversion: float = 0.8) -> None:
+    def __init__(self, epsilon: float, aversion: float = 0.2, first_aversion: float = 0.5) -> None:
         """Set the share of probes, and what likeness costs under a trained verifier and before, all in [0, 1]."""
         self._epsilon, self._aversion, self._first_aversion = epsilon, aversion, first_aversion
 
