@@ -18,8 +18,12 @@ class EngineConfig(BaseModel):
     A task is measured in batches of ``batch_size``, but of ``first_batch_size``, if that is smaller, until it has
     ``first_trials``: what the first trials teach is worth most. Of ``explore_size`` proposals of the explorer the
     best ``draft_size`` reach the verifier. ``epsilon`` is the share of a batch that is drawn at random,
-    ``audit_fraction`` that of what a guess drops which may be measured all the same. ``prior`` is what a verifier
-    starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
+    ``audit_fraction`` that of what a guess drops which may be measured all the same; with ``audit_tables`` also of
+    the rows that rules cut out of choice tables, in candidates that no explorer proposes. ``prior`` is what a
+    verifier starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
+
+    A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after ``converged_trials`` in a
+    row that do and of which the verifier expected nothing.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -33,8 +37,10 @@ class EngineConfig(BaseModel):
     draft_size: int = Field(default=512, ge=1)
     epsilon: float = Field(default=0.02, ge=0, le=1)
     audit_fraction: float = Field(default=0.02, ge=0, le=1)
+    audit_tables: bool = True
     plateau_trials: int = Field(default=96, ge=1)
     plateau_gain: float = Field(default=0.01, ge=0)
+    converged_trials: int = Field(default=48, ge=1)
     n_finalists: int = Field(default=3, ge=1, le=32)
     seed: int = Field(default=0, ge=0, lt=2**31)
     explorer: str = "explore.evolution"

@@ -39,9 +39,6 @@ from prune_engine.verdicts import Outcome, Stage, Verdict
 
 #: Rounds in a row without a new candidate after which a space counts as exhausted.
 _MAX_BARREN_ROUNDS = 3
-#: Trials in a row of what the verifier thinks not worth measuring, and rightly so, after which it is believed: with
-#: 95 % confidence fewer than 1 in 5 of such candidates would be a gain (the rule of three).
-_MAX_HOPELESS_TRIALS = 16
 
 
 class Engine:
@@ -341,7 +338,7 @@ class Engine:
             return
         if state.n_barren_rounds >= _MAX_BARREN_ROUNDS:
             state.stop_reason = "exhausted"
-        elif state.n_hopeless_trials >= _MAX_HOPELESS_TRIALS:
+        elif state.n_hopeless_trials >= config.converged_trials:
             state.stop_reason = "converged"
         elif len(state.history) > config.plateau_trials:
             before, now = state.history[-config.plateau_trials - 1], state.history[-1]

@@ -159,7 +159,9 @@ class Pipeline:
         n_audits = int(
             rng.binomial(min(self._config.draft_size, sum(map(len, proposals))), self._config.audit_fraction)
         )
-        cut = self._masking.table_audits(proposals, n_audits if may_add_audits else 0, rng)
+        cut = self._masking.table_audits(
+            proposals, n_audits if may_add_audits and self._config.audit_tables else 0, rng
+        )
         everything = (*seeds, *proposals, *(batch for _, batch in cut))
         batches = _without_repeats(everything, seen)
         n_proposed = sum(map(len, everything))

@@ -54,7 +54,7 @@ def replay(
 
     Raises ConfigError if no candidate of a space ran, or two spaces are of one task, and what Engine raises.
     """
-    config = config.model_copy(update={"explorer": RecordedExplorer.name})
+    config = config.model_copy(update={"explorer": RecordedExplorer.name, "audit_tables": False})
     if host is None:
         host = PluginHost(config)
         host.load()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from prune_engine.config import EngineConfig
 from prune_engine.funnel import Funnel, FunnelStep
+from prune_engine.kinship import decision_kinship
 from prune_engine.pool import Pool
 from prune_engine.scoring import Scoring, comparable
 from prune_engine.space import Int32Array
@@ -24,6 +25,10 @@ T = TypeVar("T")
 _MAX_VERIFIED_LISTS = 16
 #: Share of a round that is measured, as audits, of candidates none of which the verifier thinks worth it.
 _HOPELESS_SHARE = 0.25
+#: Audits of all strategies together are at most such a share of what else reaches the selector, or twice the
+#: audit fraction if that is more: each costs a trial, and a verifier may leave little else.
+_MAX_AUDIT_SHARE = 0.05
+_SURPLUS = "an audit too many"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,10 @@ class _Scores:
     draft: Float64Array | None
     verified: tuple[VerifyScores, ...] | None
 
+    def take(self, positions: NDArray[np.int64]) -> _Scores:
+        """The scores at ``positions`` of the pool."""
+        return replace(self, draft=None if self.draft is None else self.draft[positions])
+
 
 class Shortlister:
     """Asks the draft and the verifier about a pool, and drops what they think little of."""
@@ -66,9 +75,35 @@ class Shortlister:
     def shorten(
         self, pool: Pool, k: int, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel
     ) -> Shortlist:
-        """Stages 3 and 4 on a compact pool of which ``k`` are to be chosen; audits and seeds always stay."""
+        """Stages 3 and 4 on a compact pool of which ``k`` are to be chosen.
+
+        Seeds always stay, and audits as far as there are not too many of them beside what is left in the end.
+        """
         pool, scores = self._drafted(pool, rng, verdicts, funnel)
-        return self._verified(pool, scores, k, rng, verdicts, funnel)
+        pool, scores, is_hopeless = self._verified(pool, scores, k, rng, verdicts, funnel)
+        kept = self._without_surplus(pool, is_hopeless, rng)
+        if surplus := len(pool) - len(kept):
+            verdicts.append(Verdict(Stage.SELECT, "engine", Outcome.SKIPPED, _SURPLUS, surplus))
+            pool, scores = pool.take(kept), scores.take(kept)
+        return Shortlist(pool, _choice(pool, scores), scores.drafts, is_hopeless)
+
+    def _without_surplus(self, pool: Pool, is_hopeless: bool, rng: np.random.Generator) -> NDArray[np.int64]:
+        """The positions to keep, so that a selector which gives audits their share does not measure them for long.
+
+        Where the verifier expects nothing, its own audits are all that is measured.
+        """
+        positions = np.arange(len(pool), dtype=np.int64)
+        is_audit = pool.is_audit
+        if is_hopeless:
+            verify = [number for number, (stage, _) in enumerate(pool.auditees) if stage is Stage.VERIFY]
+            return positions[~is_audit | np.isin(pool.audits, verify)]
+        n_audits, n_ordinary = int(is_audit.sum()), int((~is_audit).sum())
+        share = max(_MAX_AUDIT_SHARE, 2 * self._config.audit_fraction)
+        limit = int(share * n_ordinary + rng.random())  # rounded at random, so that a few get theirs at times
+        if n_audits <= limit or not n_ordinary:
+            return positions
+        drawn = rng.choice(positions[is_audit], size=limit, replace=False)
+        return np.sort(np.concatenate([positions[~is_audit], drawn]))
 
     def _drafted(
         self, pool: Pool, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel
@@ -101,7 +136,7 @@ class Shortlister:
         funnel.add(FunnelStep(Stage.DRAFT, scorer.name, n, n_out, seconds, n_audits=len(spared)))
         listed = pool.audited(spared, (Stage.DRAFT, scorer.name)).take(kept)
         if helps:
-            return listed, _Scores(scores.drafts, scores.draft[kept], scores.verified)
+            return listed, scores.take(kept)
         listed = listed.compact()
         return listed, self._scores(listed)
 
@@ -129,7 +164,7 @@ class Shortlister:
 
     def _verified(
         self, pool: Pool, scores: _Scores, k: int, rng: np.random.Generator, verdicts: list[Verdict], funnel: Funnel
-    ) -> Shortlist:
+    ) -> tuple[Pool, _Scores, bool]:
         """Stage 4: drop what is probably no gain; the draft's scores stand in until there is a trained model."""
         started = time.perf_counter()
         verifier, n = self._scoring.verifier, len(pool)
@@ -137,7 +172,7 @@ class Shortlister:
             if verifier is not None:
                 seconds = time.perf_counter() - started
                 funnel.add(FunnelStep(Stage.VERIFY, verifier.name, n, n, seconds))
-            return Shortlist(pool, _choice(pool, scores), scores.drafts, is_hopeless=False)
+            return pool, scores, False
         probs = pool.column([v.degradation_prob for v in scores.verified])
         skip_above = pool.column([np.full(len(v.scores), v.skip_above) for v in scores.verified])
         exempt = pool.is_audit | pool.is_seed
@@ -161,9 +196,7 @@ class Shortlister:
         funnel.add(FunnelStep(Stage.VERIFY, verifier.name, n, n_out, seconds, n_audits=n_audits))
         kept = np.flatnonzero(~cut)
         left = pool.audited(np.flatnonzero(spared), (Stage.VERIFY, verifier.name)).take(kept)
-        draft = None if scores.draft is None else scores.draft[kept]
-        rest = _Scores(scores.drafts, draft, scores.verified)
-        return Shortlist(left, _choice(left, rest), scores.drafts, is_hopeless)
+        return left, scores.take(kept), is_hopeless
 
 
 def _choice(pool: Pool, scores: _Scores) -> SelectionPool:
@@ -173,6 +206,8 @@ def _choice(pool: Pool, scores: _Scores) -> SelectionPool:
     if verified is not None and n:
         values, probs = _score(pool, verified), pool.column([v.degradation_prob for v in verified])
         kinship = _kinship(pool, verified)
+    else:
+        kinship = decision_kinship(pool)
     is_trained = values is not None and n > 0
     choice = SelectionPool(
         scores=np.ones(n) if values is None else values,

@@ -186,7 +186,7 @@ def judge(prob: Callable[[CandidateBatch], np.ndarray]) -> Judge:
 
 def test_a_task_that_the_verifier_expects_nothing_of_converges(run_engine: RunEngine) -> None:
     hopeless = judge(lambda b: np.ones(len(b)))
-    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000, "explore_size": 400}
+    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000, "converged_trials": 16}
     done = run_engine(
         [make_task()], workbench(), plugins={"acme": Plugin(verifier=hopeless)}, n_trials=400, **options
     )

@@ -116,6 +116,32 @@ def test_where_nothing_is_worth_it_a_quarter_of_the_round_is_measured_all_the_sa
     assert_adds_up(result)
 
 
+@pytest.mark.parametrize(("fraction", "most"), [(0.02, 0.05), (0.1, 0.2)])
+def test_audits_do_not_crowd_out_the_little_that_the_verifier_leaves(fraction: float, most: float) -> None:
+    batch = make_batch(2000)
+    best = np.sort(distinct(batch))[-40]
+    few = Judge(lambda b: VerifyScores(distinct(b), 1.0 * (distinct(b) < best), "v", True, skip_above=0.85))
+    guess = MaskRule("acme.guess", lambda b: b.indices[:, 3] != 0)
+    n_audits = []
+    for seed in range(5):
+        made = pipeline(guess, verifier=few, audit_fraction=fraction, draft_size=4000)
+        result = run(made, [batch], k=2000, seed=seed)
+        assert_adds_up(result)
+        n_audits.append(sum(auditee is not None for auditee in result.auditees))
+        n_kept = len(result.candidates) - n_audits[-1]
+        assert n_audits[-1] <= most * n_kept + 1
+        assert any(v.reason == "an audit too many" for v in result.verdicts)
+    assert sum(n_audits) > 0
+
+
+def test_a_hopeless_round_measures_no_audits_of_others() -> None:
+    guess = MaskRule("acme.guess", is_good)
+    result = run(pipeline(guess, verifier=skipping(nothing), audit_fraction=0.2), [make_batch(500)], k=16)
+    assert result.is_hopeless
+    assert set(result.auditees) == {VERIFY}
+    assert_adds_up(result)
+
+
 def test_fewer_are_measured_where_few_are_worth_it() -> None:
     batch = make_batch(300)
     third = np.sort(distinct(batch))[-3]
