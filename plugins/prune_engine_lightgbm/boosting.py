@@ -65,7 +65,7 @@ def refit(text: str, rows: Float32Array, wanted: Float64Array) -> lgb.Booster:
     """
     import lightgbm as lgb
 
-    source = lgb.Booster(model_str=text, params={"verbosity": -1})
+    source = lgb.Booster(model_str=text)
     return source.refit(np.ascontiguousarray(rows), wanted, decay_rate=MOMENTUM, num_threads=1, verbosity=-1)
 
 

@@ -19,7 +19,8 @@ _GOOD_MARGIN = math.log2(1.1)
 START_SKIP_ABOVE, _LOWEST_SKIP_ABOVE = 0.85, 0.5
 #: Share of good candidates that may be skipped.
 SKIP_ALPHA = 0.1
-_START_SIGMA, _LEAST_SIGMA, _START_ERRORS = 1.0, 0.05, 4.0
+#: Before any error is known it is taken as so large (log2), which counts as that many errors seen.
+_START_SIGMA, _START_ERRORS, _LEAST_SIGMA = 1.0, 1.0, 0.05
 _NEWEST = 96
 
 

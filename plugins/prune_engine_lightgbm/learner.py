@@ -67,7 +67,7 @@ class _Model:
 
 
 class Learner:
-    """Learns one task. ``source`` knows what was measured elsewhere; it is believed until a round contradicts it."""
+    """Learns one task. ``source`` knows what was measured elsewhere; it is believed until a round denies it."""
 
     def __init__(self, seed: int, source: Source | None = None) -> None:
         self._seed, self._source = seed, source

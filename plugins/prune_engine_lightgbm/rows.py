@@ -41,13 +41,18 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows of one sketch: their choice indices, int32 (n, v), columns and labels."""
+    """Rows of one sketch: choice indices, int32 (n, v), columns, labels. Raises ValueError for unequal lengths."""
 
     sketch_index: int
     sketch_id: str
     indices: Int32Array
     columns: Columns
     labels: Labels
+
+    def __post_init__(self) -> None:
+        lengths = {len(self.indices), len(self.labels), *map(len, self.columns.values())}
+        if len(lengths) != 1:
+            raise ValueError(f"{len(self.labels)} latencies for {len(self.indices)} rows: other lengths")
 
 
 @dataclass(slots=True)
@@ -57,10 +62,7 @@ class TaskRows:
     blocks: list[Block] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
-        """Take in rows. Raises ValueError for parts of unequal length."""
-        lengths = {len(block.indices), len(block.labels), *map(len, block.columns.values())}
-        if len(lengths) != 1:
-            raise ValueError(f"{len(block.labels)} latencies for {len(block.indices)} rows: other lengths")
+        """Take in rows."""
         self.blocks.append(block)
 
     def __len__(self) -> int:

@@ -79,11 +79,11 @@ class Results:
             yield f"{name:40s} {mean:.4f}  worst {values[worst]:.3f} ({worst}), {len(values)} spaces"
 
 
-def recorded_spaces(folder: Path, only: str | None = None) -> list[Space]:
+def recorded_spaces(folder: Path, only: str | None = None, folders: Sequence[str] = tuple(FOLDERS)) -> list[Space]:
     """All spaces below a folder, by name."""
     return [
         Space(name, recorded)
-        for name in FOLDERS
+        for name in folders
         for path in sorted((folder / name).iterdir())
         if only is None or only in path.name
         for recorded in (renamed(one, path.name) for one in load_recorded(path))
@@ -97,7 +97,7 @@ def renamed(recorded: RecordedSpace, name: str) -> RecordedSpace:
 
 def write_prior(spaces: Sequence[Space], path: Path, *, n_rows: int = 600) -> None:
     """Teach a fresh verifier these spaces, all of the same folder, and save it."""
-    judge = Judge(EngineConfig.of(verifier="lightgbm.residual", prior="none"), spaces[0].profile)
+    judge = Judge(EngineConfig.of(verifier="lightgbm.residual", prior="none", draft_scorer=None), spaces[0].profile)
     for space in spaces:
         judge.teach(random_lessons(judge.adopted(space.recorded), n_rows, 0))
     assert judge.verifier is not None
@@ -133,7 +133,9 @@ def main() -> None:
                     seeds = range(RANDOM_SEEDS if sampling == "random" else 1)
                     values = [found(space, EngineConfig.of(**chosen, seed=seed), sampling, n) for seed in seeds]
                     results.add(case, f"{sampling} {n} + {N_PICKS}", space, float(np.mean(values)))
-            print(space.folder, space.workload, "done", flush=True)
+                    print(
+                        f"{space.folder}/{space.workload} {case}, {sampling} {n}: {np.mean(values):.3f}", flush=True
+                    )
     print("\n".join(results.lines()))
     if arguments.json:
         arguments.json.write_text(json.dumps(results.found, indent=1))

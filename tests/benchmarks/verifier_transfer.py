@@ -8,8 +8,8 @@ same way, in rounds of 8: the first half the source's best and half at random, t
 without any source. With ``--random`` all 32 samples are drawn at random, the same for every form.
 
 Forms: ``verifier`` is what ships (the source's leaves moved by momentum, its shadow beside it); ``offset`` keeps
-the source as it is, with trees on the residual; ``mixed`` puts source rows among the target's at a weight; ``refit``
-re-estimates the source's leaves (LightGBM's Booster.refit) at several rates, and nothing else.
+the source as it is, with trees on the residual; ``mixed`` puts source rows among the target's at a weight;
+``refit`` re-estimates the source's leaves (LightGBM's Booster.refit) at several rates, and nothing else.
 """
 
 from __future__ import annotations
