@@ -6,7 +6,7 @@ After verify_gpu_code.cc (thread ranges, threads, shared bytes, vector bytes) an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,13 @@ from prune_engine.metaschedule.interpreter.tree import (
 )
 from prune_engine.symbols import gpu_legality
 from prune_engine.symbols.expr import Expr, as_expr, both, either, maximum, negate, total
-from prune_engine.symbols.gpu_legality import SharedBuffer, pipeline_ok, thread_range_ok, threads_ok
+from prune_engine.symbols.gpu_legality import (
+    SharedBuffer,
+    buffer_versions,
+    pipeline_ok,
+    thread_range_ok,
+    threads_ok,
+)
 from prune_engine.symbols.loop_nest import THREAD_KINDS, LoopKind, LoopNest
 
 if TYPE_CHECKING:
@@ -76,20 +82,23 @@ def versions_of(tree: Tree) -> dict[BufferNode, Expr]:
     """How many copies of each staged buffer a software pipeline keeps (only buffers that have several)."""
     found: dict[BufferNode, Expr] = {}
     for loop in _loops(tree.blocks()):
-        stages = loop.annotations.get("software_pipeline_stage")
-        if stages is None or len(stages) != len(loop.children):
+        stages = [int(stage) for stage in loop.annotations.get("software_pipeline_stage", ())]
+        order = [int(place) for place in loop.annotations.get("software_pipeline_order", ())]
+        if not stages or not len(stages) == len(order) == len(loop.children):
             continue
-        stage_of = {
-            block: int(stage)
-            for child, stage in zip(loop.children, stages, strict=True)
-            for block in blocks_under(child)
-        }
-        for buffer in {a.buffer for block in stage_of for a in block.writes if not a.buffer.is_argument}:
-            defined = [s for b, s in stage_of.items() if any(a.buffer is buffer for a in b.writes)]
-            used = [s for b, s in stage_of.items() if any(a.buffer is buffer for a in b.reads)]
-            if defined and used and max(used) - min(defined) + 1 >= 3:
-                found[buffer] = as_expr(max(used) - min(defined) + 1)
+        statements = [blocks_under(child) for child in loop.children]
+        buffers = {a.buffer for blocks in statements for b in blocks for a in b.writes if not a.buffer.is_argument}
+        for buffer in buffers:
+            writers = [k for k, blocks in enumerate(statements) if _touch(buffer, [b.writes for b in blocks])]
+            readers = [k for k, blocks in enumerate(statements) if _touch(buffer, [b.reads for b in blocks])]
+            n_versions = buffer_versions(stages, order, writers, readers)
+            if n_versions > 1:
+                found[buffer] = as_expr(n_versions)
     return found
+
+
+def _touch(buffer: BufferNode, accesses: Sequence[Sequence[AccessNode]]) -> bool:
+    return any(access.buffer is buffer for of_block in accesses for access in of_block)
 
 
 def laid_out_bytes(tree: Tree, nest: LoopNest) -> Expr | None:
