@@ -22,8 +22,8 @@ class EngineConfig(BaseModel):
     the rows that rules cut out of choice tables, in candidates that no explorer proposes. ``prior`` is what a
     verifier starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
 
-    A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after ``converged_trials`` in a
-    row that do and of which the verifier expected nothing.
+    A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after half as many in a row of
+    which the verifier expected no more.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -40,7 +40,6 @@ class EngineConfig(BaseModel):
     audit_tables: bool = True
     plateau_trials: int = Field(default=96, ge=1)
     plateau_gain: float = Field(default=0.01, ge=0)
-    converged_trials: int = Field(default=48, ge=1)
     n_finalists: int = Field(default=3, ge=1, le=32)
     seed: int = Field(default=0, ge=0, lt=2**31)
     explorer: str = "explore.evolution"

@@ -338,7 +338,7 @@ class Engine:
             return
         if state.n_barren_rounds >= _MAX_BARREN_ROUNDS:
             state.stop_reason = "exhausted"
-        elif state.n_hopeless_trials >= config.converged_trials:
+        elif 2 * state.n_hopeless_trials >= config.plateau_trials:
             state.stop_reason = "converged"
         elif len(state.history) > config.plateau_trials:
             before, now = state.history[-config.plateau_trials - 1], state.history[-1]

@@ -186,13 +186,16 @@ def judge(prob: Callable[[CandidateBatch], np.ndarray]) -> Judge:
 
 def test_a_task_that_the_verifier_expects_nothing_of_converges(run_engine: RunEngine) -> None:
     hopeless = judge(lambda b: np.ones(len(b)))
-    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 1000, "converged_trials": 16}
+    options: dict[str, Any] = {"verifier": "acme.judge", "plateau_trials": 32}
     done = run_engine(
         [make_task()], workbench(), plugins={"acme": Plugin(verifier=hopeless)}, n_trials=400, **options
     )
     (task,) = done.result.tasks
     assert done.result.stop_reason == task.summary.stop_reason == "converged"
     assert 16 <= task.summary.n_trials < 200
+    options |= {"plateau_trials": 10_000, "n_trials": 100}
+    endless = run_engine([make_task()], workbench(), plugins={"acme": Plugin(verifier=hopeless)}, **options)
+    assert endless.result.stop_reason == "trials"
     (report,) = [a for a in task.audits if a.stage is Stage.VERIFY]
     assert report.strategy == "acme.judge"
     assert report.n_measured == task.summary.n_trials
