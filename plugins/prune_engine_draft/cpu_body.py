@@ -4,7 +4,8 @@ The *body* is what the innermost loops unroll to: the vector lanes, and serial l
 within the limit (TVM's unroll pragma, or LLVM's own full unrolling). What the body touches twice is loaded once,
 and what the loops right outside do not move stays in registers. Where TVM vectorised nothing, LLVM vectorises the
 loop that runs along the last dimension: copies of the body if it is unrolled, or else the loop right outside.
-What reads past the edges of a buffer (padding that was inlined) is not vectorised at all.
+What reads past the edges of a buffer (padding that was inlined) is not vectorised at all, what calls a function
+only where TVM did so. Loops around the body that move nothing cost nothing: LLVM does the work before them.
 
 Work is counted in *slots*: one instruction as wide as the unit that executes it. Wider ones take several.
 """
@@ -120,7 +121,7 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
         chain=np.where(split.is_carried, 0, inner) if is_update else zero,
         steps=inner * bodies if is_update else zero,
         trips=bodies,
-        calls=_calls(loops) if statement.call_count else zero,
+        calls=copies * bodies * split.lanes * np.float32(statement.call_count),
     )
 
 
@@ -161,19 +162,21 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
             is_open = np.zeros(n, dtype=np.bool_)
             continue
         grown = copies * extent
-        fits = is_open & (grown <= limit)
-        if loops.is_parallel[d] is not False:
-            fits &= ~loops.is_parallel[d]
+        serial = ~np.asarray(loops.is_parallel[d])
+        fits = is_open & (grown <= limit) & serial
         inside[d] = _where(fits, extent)
         copies = copies * inside[d]
+        if d in plan.idle:  # all that is inside is straight code, and its results are there from the first turn
+            inside[d] = one
+            turns[d] = np.where(is_open & serial, one, extent)
+            is_open = is_open & serial
+            continue
         is_first = is_open & ~fits & many
         outside = extent / inside[d]
         if d in plan.reducing:
             is_carried |= is_first
-        if d in plan.auto and not plan.is_guarded:
-            along = scalar & many
-            if loops.is_parallel[d] is not False:
-                along &= ~loops.is_parallel[d]
+        if d in plan.auto and not plan.is_guarded and not plan.statement.call_count:
+            along = scalar & many & serial
             for further in plan.auto[d]:
                 along &= ~loops.many[further]
             if (is_auto := along & is_first).any():
@@ -227,10 +230,6 @@ def _instructions(statement: Statement, unit: VectorUnit) -> int:
     """Of one copy: a multiply and an add are one, and so are all of a dot product instruction."""
     per_instruction = 2 * unit.unit_lanes if statement.tile is not None else 2
     return max(1, -(-statement.flop_count // per_instruction))
-
-
-def _calls(loops: LoopColumns) -> Float32Array:
-    return np.asarray(loops.extents.prod(axis=0) * np.float32(loops.plan.statement.call_count))
 
 
 def _where(condition: NDArray[np.bool_] | bool, extent: Float32Array) -> Float32Array:

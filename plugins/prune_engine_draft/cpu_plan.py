@@ -86,6 +86,8 @@ class StatementPlan:
     extents: tuple[int | None, ...]
     buffers: tuple[BufferPlan, ...]
     reducing: frozenset[int]
+    #: Loops that move nothing: what is inside is done again.
+    idle: frozenset[int]
     auto: dict[int, tuple[int, ...]]
     extent_columns: tuple[int, ...]
     unroll_column: int
@@ -145,14 +147,17 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
     )
     last = last_dimension_iterators(nest, statement)
     along = [[place[d] for t in statement.iterators[n].terms for d, _ in t.over if d in place] for n in last]
-    auto = {d: tuple(k for k in loops if k > d) for loops in along for d in loops}
+    buffers = _buffers(nest, statement, place)
+    apart = frozenset[int]().union(*(a.apart for b in buffers for a in b.accesses))
+    auto = {d: tuple(k for k in loops if k > d) for loops in along for d in loops if d not in apart}
     return StatementPlan(
         statement=statement,
         n_loops=len(kept),
         kinds=tuple(kinds),
         terms=terms,
         extents=tuple(it.extent.constant for it in statement.iterators),
-        buffers=_buffers(nest, statement, place),
+        buffers=buffers,
+        idle=frozenset(range(len(kept))).difference(*(b.moving for b in buffers)),
         reducing=frozenset(place[d] for d in reduction_loops(statement) if d in place),
         auto=auto,
         extent_columns=tuple(column(statement.loops[d].extent) for d in kept),

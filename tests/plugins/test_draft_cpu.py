@@ -58,7 +58,7 @@ class TestContract(DraftScorerContract):
 
 def test_a_good_tile_takes_what_its_multiplications_take() -> None:
     terms = drafted(GOOD)
-    # 512^3 multiply-adds, 16 lanes, two pipes, two cores; for 8 of them 8 elements of A and a vector of B are loaded.
+    # 512^3 multiply-adds, 16 lanes, two pipes, two cores; for 8 of them 9 loads: elements of A, a vector of B.
     update = 512**3 / 16 / 2 / CLOCK_HZ / 2 * 9 / 8
     others = 2 * 512 * 512 / 16 / CLOCK_HZ / 2  # start values stored, results copied: one store each
     assert terms.terms["core"][0] == pytest.approx(update + others, rel=1e-6)
@@ -175,6 +175,28 @@ def without_vectors(sketch: Sketch) -> Sketch:
         for statement in nest.statements
     )
     return replace(sketch, nests=replace(sketch.nests, nest=replace(nest, statements=statements)))
+
+
+def test_what_is_done_again_and_again_is_done_once_where_llvm_sees_that_it_is_the_same() -> None:
+    core = {}
+    for unroll in (0, 64):
+        b = nests.Builder()
+        row, k = b.tile("row", 64, 1), b.tile("k", 60, 1, 0)
+        again = b.tile("again", 64, 1)
+        b.buffer("X", (64, 60))
+        b.buffer("sum", (64,), stored=1)
+        loops = [
+            ("row", row[0], LoopKind.SERIAL),
+            ("again", again[0], LoopKind.SERIAL),
+            ("k", k[0], LoopKind.SERIAL),
+        ]
+        its = [nests.sized(nests.tiled("vr", row, (0,)), 64), nests.sized(nests.tiled("vk", k, (2,), True), 60)]
+        accesses = [nests.read("X", 0, 1), nests.read("sum", 0), nests.write("sum", 0)]
+        b.statement("sum", Role.UPDATE, loops, its, accesses, flop_count=1, unroll=unroll)
+        sketch = b.sketch(b.nest())
+        batch = nests.batch_of(sketch, nests.random_rows(sketch, 1))
+        core[unroll] = cpu_terms(batch, make_profile()).terms["core"][0]
+    assert core[0] > 30 * core[64]  # 60 copies are more than LLVM unrolls by itself
 
 
 def test_calls_of_functions_cost() -> None:
