@@ -32,11 +32,14 @@ _ISSUES_PER_CYCLE: Final = 4
 #: shared memory (30 with about four in flight), a value in local memory, a copy from global to shared memory (700
 #: with up to 32 in flight).
 _FMA_CYCLES, _SHARED_CYCLES, _LOCAL_CYCLES, _COPY_CYCLES = 1.0, 8.0, 6.0, 30.0
+#: Cycles that a padded copy adds: its value is awaited to be chosen, before the next is asked for, unless the loop
+#: is unrolled; and how many are then in flight together.
+_PADDED_CYCLES, _PADDED_UNROLLED_STEPS, _IN_FLIGHT = 150.0, 64, 4
 #: Instructions of index arithmetic and masks per copy; accesses to a result that lies in memory, per use.
 _COPY_INSTRUCTIONS, _LOCAL_ACCESSES = 16.0, 2.0
 #: Cycles until staged operands have come from memory and all threads have met; what is left of it where the next
 #: ones are asked for before.
-_STAGE_CYCLES, _PIPELINED_SHARE = 800.0, 0.5
+_STAGE_CYCLES, _PIPELINED_SHARE = 800.0, 0.75
 #: Cycles of a lane for a function call (exponential: 16 lanes compute one per cycle).
 _CALL_CYCLES: Final = 16.0
 #: Causes overlap, but not fully: their sum of cubes. A profile that combines by `sum` adds them up.
@@ -93,7 +96,8 @@ def _cycles(
 def _chain(c: Columns, runs: Occupancy, shared: SharedWork, moved: GlobalWork, matrix: MatrixWork) -> Float64Array:
     """Cycles of one warp from a block's start to its end, were it alone."""
     own = c["serial"] * (c["matrix_flops"] == 0)
-    per_warp = shared.instructions * _SHARED_CYCLES + moved.instructions * _COPY_CYCLES
+    padded = _PADDED_CYCLES / np.where(c["limit"] >= _PADDED_UNROLLED_STEPS, _IN_FLIGHT, 1)
+    per_warp = shared.instructions * _SHARED_CYCLES + moved.instructions * _COPY_CYCLES + moved.padded * padded
     chain: Float64Array = (
         own * (_FMA_CYCLES + runs.in_memory * _LOCAL_CYCLES) + per_warp / runs.warps + matrix.waiting_cycles
     )

@@ -29,11 +29,13 @@ class SharedWork:
 
 @dataclass(frozen=True, slots=True)
 class GlobalWork:
-    """Float64 (n,). Per block: ``instructions`` of all its warps, ``lines`` of the first-level cache that they
-    touch. Of the whole kernel: ``moved_bytes`` in sectors and ``used_bytes`` of them.
+    """Float64 (n,). Per block: ``instructions`` of all its warps, those of them that are ``padded``, ``lines`` of
+    the first-level cache that they touch. Of the whole kernel: ``moved_bytes`` in sectors and ``used_bytes`` of
+    them.
     """
 
     instructions: Float64Array
+    padded: Float64Array
     lines: Float64Array
     moved_bytes: Float64Array
     used_bytes: Float64Array
@@ -71,7 +73,7 @@ def global_work(c: Columns, device: GpuDevice) -> GlobalWork:
     A thread's own consecutive stores are taken together as far as the widest instruction goes.
     """
     n = len(c["threads"])
-    instructions, lines, moved, used = np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n)
+    instructions, padded, lines, moved, used = (np.zeros(n) for _ in range(5))
     lanes = np.minimum(c["threads"], device.warp)
     for prefix in _prefixes(c, "g", "count"):
         item, count, run = (c[f"{prefix}.{name}"] for name in ("item_bytes", "count", "run"))
@@ -84,10 +86,11 @@ def global_work(c: Columns, device: GpuDevice) -> GlobalWork:
         requests = count / elements
         sectors = elements / run * np.ceil(run * item / device.sector_bytes)
         instructions += requests / c["blocks"]
+        padded += requests / c["blocks"] * c[f"{prefix}.is_padded"]
         lines += requests / c["blocks"] * (elements / run * np.ceil(run * item / device.line_bytes))
         moved += requests * sectors * device.sector_bytes
         used += count * item
-    return GlobalWork(instructions, lines, moved, used)
+    return GlobalWork(instructions, padded, lines, moved, used)
 
 
 def _prefixes(c: Columns, kind: str, name: str) -> list[str]:

@@ -96,7 +96,8 @@ def global_accesses(nest: LoopNest, kernel: range) -> list[dict[str, Expr]]:
     """Accesses of a kernel to global memory.
 
     ``count``: elements over all threads; ``run``: consecutive elements that the lanes of a warp touch together;
-    ``vector``: elements of one instruction; ``item_bytes``; ``is_write``.
+    ``vector``: elements of one instruction; ``own``: consecutive elements that one thread touches; ``item_bytes``;
+    ``is_padded``: whether each value is chosen between the element and something else; ``is_write``.
     """
     found = []
     for number in kernel:
@@ -114,6 +115,7 @@ def global_accesses(nest: LoopNest, kernel: range) -> list[dict[str, Expr]]:
                     "vector": _vector(statement),
                     "own": contiguous_elements(nest, statement, access, _own_loops(nest, statement)),
                     "item_bytes": as_expr(buffer.item_bytes),
+                    "is_padded": as_expr(int(statement.role is Role.COMPUTE and not access.is_write)),
                     "is_write": as_expr(int(access.is_write)),
                 }
             )

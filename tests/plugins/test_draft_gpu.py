@@ -23,7 +23,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.space import Sketch
 from prune_engine.symbols.bands import kernels
 from prune_engine.symbols.evaluate import TableValues, evaluate
-from prune_engine.symbols.loop_nest import Pipeline
+from prune_engine.symbols.loop_nest import Pipeline, Role
 
 DEVICES = ("nvidia-a100-sxm-40gb", "nvidia-h200-sxm", "nvidia-t4", "nvidia-jetson-agx-orin", "amd-mi250x-gcd")
 #: 1024^3: 64 blocks of 256 threads, 8 x 8 results each, the reduction in 64 steps of 16.
@@ -207,7 +207,7 @@ def test_lanes_that_hit_one_bank_wait_for_each_other(gemm: Sketch) -> None:
 
 def test_runs_shorter_than_a_sector_waste_the_rest_of_it() -> None:
     device = GpuDevice.of(profile_of(), "float32")
-    access = {"count": 3200.0, "vector": 1.0, "own": 1.0, "item_bytes": 4.0, "is_write": 0.0}
+    access = {"count": 3200.0, "vector": 1.0, "own": 1.0, "item_bytes": 4.0, "is_write": 0.0, "is_padded": 0.0}
 
     def moved(run: float, **other: float) -> float:
         own = {**access, "run": run, **other}
@@ -230,7 +230,21 @@ def test_pipelined_stages_wait_less(gemm: Sketch) -> None:
     piped = replace(gemm.nests.nest, pipelines=(Pipeline("k0", (0, 0, 2), (0, 1, 2), (0,)),), formulas={})
     sketch = replace(gemm, nests=nests.FixedNest(piped, TableValues(gemm)))
     plain, overlapped = gpu_terms(batch, profile_of()), gpu_terms(batch_of(sketch, PUBLISHED), profile_of())
-    assert overlapped.terms["latency"] == plain.terms["latency"] / 2
+    assert overlapped.terms["latency"] == pytest.approx(0.75 * plain.terms["latency"])
+
+
+def test_copies_that_pad_wait_for_their_values(gemm: Sketch) -> None:
+    assert isinstance(gemm.nests, nests.FixedNest)
+    plain = gemm.nests.nest
+    statements = tuple(replace(s, role=Role.COMPUTE) if s.name == "A_shared" else s for s in plain.statements)
+    padding = replace(
+        gemm, nests=nests.FixedNest(replace(plain, statements=statements, formulas={}), gemm.nests.tables)
+    )
+    rolled, unrolled = candidate(unroll=(0,), fetch_a=(1,)), candidate(unroll=(512,), fetch_a=(1,))
+    before = score(gemm, rolled, unrolled).terms["chain"]
+    waits = score(padding, rolled, unrolled).terms["chain"] - before
+    assert waits[0] > 0
+    assert waits[1] == pytest.approx(waits[0] / 4)
 
 
 def test_each_kernel_is_launched() -> None:
