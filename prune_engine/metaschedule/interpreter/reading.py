@@ -32,6 +32,7 @@ _INSTRUCTIONS = frozenset(
         "if_then_else",
         "likely",
         "sqrt",
+        "rsqrt",
         "fabs",
         "floor",
         "ceil",
