@@ -17,7 +17,8 @@ class Refused(Rule):
     """The compiler rejects the candidate, by the limits of its *target*.
 
     These are threads per block and their extents, shared memory and vector bytes as the target gives them,
-    and software pipelines it cannot build; the other rules hold a candidate against the *profile*.
+    software pipelines it cannot build, and loops of which it finds no constant extent; the other rules hold a
+    candidate against the *profile*.
     """
 
     name, kind, order = "rules.refused", RuleKind.LEGALITY, 10
@@ -30,7 +31,8 @@ class Refused(Rule):
         """Say that the target's limits are meant."""
         symbols.get("is_refused")  # evidence
         return (
-            "the compiler refuses it: threads, shared memory, vectors or a pipeline that its target does not allow"
+            "the compiler refuses it: threads, shared memory, vectors or a pipeline that its target does not "
+            "allow, or a loop without a constant extent"
         )
 
 

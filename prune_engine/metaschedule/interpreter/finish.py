@@ -36,6 +36,9 @@ from prune_engine.symbols.loop_nest import (
     Term,
 )
 
+#: Why TVM's DisallowDynamicLoop refuses a candidate.
+DYNAMIC = "a loop without a constant extent"
+
 
 def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> LoopNest:
     """The nest of a post-processed tree. ``limits`` are those of a GPU target."""
@@ -54,10 +57,12 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
         previous = around
     nest = LoopNest(tuple(statements), buffers, as_expr(0), is_canonical, tuple(_pipelines(done.tree)))
     reasons = refusals(done, nest, limits) if limits is not None else {}
-    unsure = refused = as_expr(0)
+    unsure = dynamic = refused = as_expr(0)
     for block in done.tree.blocks():
         unsure = either(unsure, block.dynamic.is_unsure)
-        refused = either(refused, block.dynamic.is_certain)
+        dynamic = either(dynamic, block.dynamic.is_certain)
+    if dynamic.constant != 0:
+        reasons[DYNAMIC] = dynamic
     for condition in reasons.values():
         refused = either(refused, condition)
     shared = laid_out_bytes(done.tree, nest) if limits is not None else None
