@@ -19,7 +19,7 @@ from prune_engine_explore.uniform import UniformExplorer
 
 #: A task's first round, when nothing is known of it, and every later one.
 FIRST = Effort(n_scored=65536, n_generations=6, drawn_share=0.3, n_structures=60)
-LATER = Effort(n_scored=24576, n_generations=3, drawn_share=0.15, n_structures=20)
+LATER = Effort(n_scored=16384, n_generations=3, drawn_share=0.15, n_structures=20)
 #: Spaces that cost no more than so many candidates to score are scored completely in each round.
 EXHAUSTIVE_COST = 1 << 17
 #: One of so many is drawn blindly: rules are audited on what they would drop, not on what is good.

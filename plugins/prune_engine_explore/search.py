@@ -24,8 +24,8 @@ from prune_engine_explore.translation import Translations
 _EQUAL_SHARE = 0.4
 #: Shares of a generation: all steps of the best, copies from other sketches, fresh draws.
 _EXPANDED, _COPIED, _FRESH = 0.5, 0.1, 0.05
-#: Candidates next to whose structures others are opened.
-_N_BEST = 64
+#: Candidates of other sketches whose structures are opened, if they are not.
+_N_COPIED = 16
 #: Structures in which a generation breeds, at least.
 _N_FOCUS = 2
 #: A sketch with so many candidates in each structure is searched in fewer of them, by this factor.
@@ -94,7 +94,9 @@ class Search:
         for field in self.fields:
             structures = field.memory.structures
             n_opened = _allowance(field, effort.n_structures / 2)
-            self._open(field, field.descent, math.ceil(n_opened / len(self.fields)))
+            n_here = math.ceil(n_opened / len(self.fields))
+            self._open(field, field.descent, n_here // 2)
+            self._open(field, field.descent[:0], n_here - n_here // 2)
             n_drawn = int(effort.n_scored * effort.drawn_share) // len(self.fields)
             drawn = drawn_rows(
                 field.sketch, structures, n_drawn, self._rng, n_structures=max(int(n_opened), FEW_STRUCTURES)
@@ -145,11 +147,12 @@ class Search:
     def _opened(self, field: Field, n: int) -> Int32Array:
         """Open ``n`` structures, those next to the best candidates first; returns these one step further."""
         structures = field.memory.structures
-        best = field.population.rows[:_N_BEST]
+        best = field.population.rows
         if structures.is_single or not n:
             return best[:0]
-        near = np.concatenate([self._copied(field, _N_BEST), all_steps(best, field.steps, structures.variables)])
-        near = near[~structures.admits(near)]
+        copied = self._copied(field, _N_COPIED)
+        copied = copied[~structures.admits(copied)]
+        near = np.concatenate([copied[:1], structures.steps(best, field.steps, self._rng), copied[1:]])
         self._open(field, near, n)
         return near[structures.admits(near)]
 

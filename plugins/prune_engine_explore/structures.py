@@ -14,11 +14,15 @@ from numpy.typing import NDArray
 
 from prune_engine.space import BoolArray, Int32Array, Sketch, VariableKind
 from prune_engine_explore.keys import KeySet, row_keys
+from prune_engine_explore.neighbours import Neighbours
 
 #: Draws in which to look for structures that were not opened.
 _N_LOOKED_AT = 256
 #: Whether a structure can run at all is not free to tell either: so many are asked about for each to be opened.
 _LOOKED_AT_PER_OPENED = 12
+
+#: Structures next to which others are looked for.
+_N_LEADERS = 8
 
 #: Candidates of a sketch, int32 (n, v), of which only those that can run are returned.
 Filter = Callable[[Int32Array], Int32Array]
@@ -44,25 +48,41 @@ class Structures:
         """Whether there is nothing to open."""
         return not len(self._at)
 
-    @property
-    def variables(self) -> Sequence[int]:
-        """The numbers of the variables that make up a structure."""
-        return tuple(map(int, self._at))
-
     def __len__(self) -> int:
         return 1 if self.is_single else len(self._opened)
 
     def open(self, n: int, sketch: Sketch, near: Int32Array, keep: Filter, rng: np.random.Generator) -> None:
-        """Open ``n`` more: half of them those of ``near``, int32 (m, v), in order, then what random draws show."""
-        if self.is_single or not n:
+        """Open ``n`` more: those of ``near``, int32 (m, v), in order, then what random draws show."""
+        if self.is_single or n < 1:
             return
-        drawn = np.empty((_N_LOOKED_AT, len(sketch.variables)), dtype=np.int32)
-        for v, variable in enumerate(sketch.variables):
-            drawn[:, v] = variable.rows[rng.integers(variable.size, size=len(drawn))]
-        self._add(keep(self._one_each(near, n)), -(-n // 2))
-        self._add(keep(self._one_each(drawn, n)), n - -(-n // 2))
-        if not len(self._opened):  # nothing that runs was among them: better any than none
-            self._add(drawn, n)
+        n_before = len(self)
+        self._add(keep(self._one_each(near, n)), n)
+        if len(self) < n_before + n:
+            drawn = np.empty((_N_LOOKED_AT, len(sketch.variables)), dtype=np.int32)
+            for v, variable in enumerate(sketch.variables):
+                drawn[:, v] = variable.rows[rng.integers(variable.size, size=len(drawn))]
+            self._add(keep(self._one_each(drawn, n)), n_before + n - len(self))
+            if not len(self):  # nothing that runs was among them: better any than none
+                self._add(drawn, n)
+
+    def steps(self, best: Int32Array, tables: Sequence[Neighbours], rng: np.random.Generator) -> Int32Array:
+        """Candidates one location from the best, int32 (m, v), whose structures are not open.
+
+        ``best``, int32 (n, v), are in order. First come those close by, of the better ones: places that follow
+        each other are loops inside each other, so they are much alike.
+        """
+        _, first = np.unique(row_keys(best[:, self._at]), return_index=True)
+        best = best[np.sort(first)][:_N_LEADERS]
+        parts, costs = [best[:0]], [np.empty(0)]
+        for v in self._at:
+            owners, rows = tables[v].all_of(best[:, v])
+            moved = best[owners]
+            moved[:, v] = rows
+            parts.append(moved)
+            costs.append(owners + np.abs(rows - best[owners, v]) + rng.random(len(owners)))
+        steps = np.concatenate(parts)[np.argsort(np.concatenate(costs), kind="stable")]
+        closed: Int32Array = steps[~self.admits(steps)]
+        return closed
 
     def some(self, indices: Int32Array) -> Structures:
         """Only those that some candidates, int32 (n, v), have."""

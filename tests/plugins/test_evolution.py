@@ -6,18 +6,29 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from prune_engine_explore.draws import aligned_rows, drawn_rows
 from prune_engine_explore.evolution import EvolutionExplorer
+from prune_engine_explore.exhaustive import scoring_cost
 from prune_engine_explore.keys import row_keys
 from prune_engine_explore.neighbours import NeighbourTables, all_steps
 from prune_engine_explore.search import Effort
+from prune_engine_explore.structures import Structures
 from prune_engine_explore.uniform import UniformExplorer
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.enumeration import all_batches
 from prune_engine.measurement import MeasureErrorKind
-from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind, perfect_tile_table
+from prune_engine.space import (
+    DesignSpace,
+    Sketch,
+    SpaceRestriction,
+    Subject,
+    Variable,
+    VariableKind,
+    perfect_tile_table,
+)
 from prune_engine.strategies import Explorer
-from prune_engine.testing import make_measurement, make_task
+from prune_engine.testing import make_measurement, make_space, make_task
 from prune_engine.verdicts import Float64Array
 
 Landscape = Callable[[CandidateBatch], Float64Array]
@@ -213,3 +224,61 @@ def test_copies_of_the_best_make_room_for_others() -> None:
     (batch,) = propose(EvolutionExplorer(exhaustive_cost=space.size), space, 400, fitness)
     assert (fitness(batch) > 0.9).sum() > 300
     assert (fitness(batch) < 0.7).sum() >= 10
+
+
+def test_a_space_that_was_cut_since_is_respected() -> None:
+    explorer, fitness = evolving(), planted(OPTIMUM)
+    batch = CandidateBatch(BIG, BIG.sketches[1], np.array([[5, 7, 9, 0]], dtype=np.int32))
+    explorer.update(batch, [make_measurement(run_secs=1e-3)])
+    propose(explorer, BIG, 512, fitness)
+    keep = {(s, 0): np.arange(len(BIG.sketches[s].variables[0].table)) % 3 == s for s in (0, 1)}
+    keep[1, 1] = np.arange(len(BIG.sketches[1].variables[1].table)) % 2 == 0
+    cut = BIG.restrict(SpaceRestriction(keep))
+    for found in (propose(explorer, cut, 512, fitness, seed=1), propose(explorer, cut, 512, fitness, seed=2)):
+        assert all(batch.is_allowed().all() for batch in found)
+        assert sum(map(len, found)) > 256
+
+
+def located(n_places: int) -> DesignSpace:
+    """A space whose loops count as read, with two compute locations beside a tile."""
+    places = np.arange(-2, n_places - 2, dtype=np.int32)[:, None]
+    variables = (
+        Variable.of("0.x", VariableKind.TILE, perfect_tile_table(512, 4, 64)),
+        Variable.of("1.a", VariableKind.LOCATION, places),
+        Variable.of("2.b", VariableKind.LOCATION, places),
+    )
+    nests = make_space(symbols={"some_symbol": [1]}).sketches[0].nests
+    return DesignSpace(make_task(), (Sketch(0, "located", variables, None, nests),))
+
+
+def test_few_structures_are_read_and_still_the_good_ones_are_reached() -> None:
+    space, read = located(20), set()
+
+    def fitness(batch: CandidateBatch) -> Float64Array:
+        read.update(map(tuple, batch.indices[:, 1:].tolist()))
+        place = np.abs(batch.indices[:, 1:] - 13).sum(axis=1)
+        return 1.0 / (1.0 + place + np.abs(batch.indices[:, 0] - 50) / 50)
+
+    explorer = evolving(Effort(n_scored=4096, n_generations=4, drawn_share=0.3, n_structures=16))
+    for number in range(4):
+        (found,) = propose(explorer, space, 256, fitness, number)
+        assert len(read) <= (number + 1) * 18  # of 400
+    assert fitness(found).max() == 1.0
+
+
+def test_reading_structures_counts_as_cost() -> None:
+    assert scoring_cost(located(20)) > 400 * 100
+    assert scoring_cost(MIDDLE) == MIDDLE.size  # there are none to be read
+
+
+def test_aligned_rows_come_first() -> None:
+    table = perfect_tile_table(96, 3, 96)
+    along = Variable.of("x", VariableKind.TILE, table, None, Subject("s", "i", False, True, ("S0", "S1", "S2")))
+    across = Variable.of("x", VariableKind.TILE, table, None, Subject("s", "i", False, False, ("S0", "S1", "S2")))
+    innermost = table[aligned_rows(along), -1]
+    assert set(innermost.tolist()) == {16, 32, 48, 96}
+    assert len(aligned_rows(across)) == len(table)
+    sketch = Sketch(0, "s", (along,))
+    drawn = drawn_rows(sketch, Structures(sketch), 1000, np.random.default_rng(0))
+    share = np.isin(table[drawn[:, 0], -1], [16, 32, 48, 96]).mean()
+    assert share > 0.5 + 0.4 * len(innermost) / len(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 
 import numpy as np
+from prune_engine_explore.neighbours import NeighbourTables
 from prune_engine_explore.structures import Structures
 from prune_engine_explore.translation import Translations
 
@@ -39,10 +40,9 @@ def test_nothing_is_open_at_first_and_then_as_many_as_asked_for() -> None:
     structures = Structures(sketch)
     none = np.empty((0, 3), dtype=np.int32)
     assert not structures.admits(grid(sketch)).any()
-    for n, expected in ((4, 2), (4, 4), (8, 8), (1000, 36)):  # half of each is for what lies near: nothing does
+    for n, expected in ((4, 4), (4, 8), (8, 16), (1000, 36)):
         structures.open(n, sketch, none, everything, RNG)
-        assert len(structures) <= 36
-        assert len(structures) >= min(expected, 20)
+        assert len(structures) == expected
     found = grid(sketch)[structures.admits(grid(sketch))]
     assert len(np.unique(found[:, 1:], axis=0)) == len(structures)
 
@@ -50,8 +50,19 @@ def test_nothing_is_open_at_first_and_then_as_many_as_asked_for() -> None:
 def test_those_nearby_come_first_and_in_order() -> None:
     sketch, structures = readable(), Structures(readable())
     near = np.array([[0, 5, 5], [1, 5, 5], [0, 4, 4], [0, 3, 3]], dtype=np.int32)
-    structures.open(4, sketch, near, everything, RNG)
+    structures.open(2, sketch, near, everything, RNG)
     assert structures.admits(near).tolist() == [True, True, True, False]
+    assert len(structures) == 2
+
+
+def test_steps_lead_to_closed_structures_close_to_the_best_first() -> None:
+    sketch, structures = readable(20), Structures(readable(20))
+    best = np.array([[0, 10, 10], [3, 10, 10], [0, 2, 3]], dtype=np.int32)
+    structures.open(2, sketch, best, everything, RNG)
+    steps = structures.steps(best, NeighbourTables().of_sketch(sketch), RNG)
+    assert not structures.admits(steps).any()
+    assert {tuple(row) for row in steps[:4, 1:].tolist()} == {(9, 10), (11, 10), (10, 9), (10, 11)}
+    assert len(steps) == 2 * 2 * 19
 
 
 def test_what_cannot_run_is_not_opened() -> None:
