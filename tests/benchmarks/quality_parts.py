@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import numpy as np
+from prune_engine_draft.priors import PRIORS_FILE, family_of
+from prune_engine_draft.scorer import terms_of
 
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ProfileError
@@ -87,6 +90,9 @@ def untrained_draft(folder: Path) -> Part:
         "Best of the space over the best among the first 1, 4, 8, 16, 64 candidates by the draft, without samples.",
         ("set", "space", "candidates", "top 1", "top 4", "top 8", "top 16", "top 64", "correlation"),
     )
+    profiles = [profile for spaces in cpu_spaces(folder).values() for _, profile in spaces]
+    if any(family_of(profile) in shipped_families() for profile in profiles):
+        part.text += " Its weights were fitted on these spaces: `draft_calibrate.py` says what they are elsewhere."
     config = EngineConfig(verifier=None, prior="none")
     every: dict[int, list[float]] = {16: [], 64: []}
     for name, spaces in cpu_spaces(folder).items():
@@ -106,8 +112,6 @@ def untrained_draft(folder: Path) -> Part:
 
 def ablation(folder: Path) -> Part:
     """What each penalty and each term of the draft is worth."""
-    from prune_engine_draft.scorer import terms_of
-
     part = Part(
         "The draft without one of its causes",
         "Geometric means over all recorded CPU spaces. Without a penalty: seconds times the penalty, as if that "
@@ -260,6 +264,11 @@ def device_profile(device: str) -> HardwareProfile:
         return ProfileRegistry().resolve(plain_device_name(device))
     except ProfileError:
         return unknown_gpu(device)
+
+
+def shipped_families() -> Collection[str]:
+    """The families of devices that the draft has weights for."""
+    return frozenset(json.loads(PRIORS_FILE.read_text()))
 
 
 def _vendor(device: str) -> str:
