@@ -69,12 +69,12 @@ def _ratio(before: Float64Array, after: Float64Array) -> Float64Array:
 
 def _judge(
     group: GroupColumns, machine: CpuMachine, combine: str
-) -> tuple[dict[str, Float64Array], dict[str, Float64Array]]:
+) -> tuple[dict[str, Float32Array], dict[str, Float32Array]]:
     """Seconds per term, and per stage, of one group's candidates."""
     plan = plan_of(group.nest)
     n = len(group.columns[0])
-    terms = {name: np.zeros(n) for name in TERMS}
-    stages = {name: np.zeros(n) for name in _STAGES}
+    terms = {name: np.zeros(n, dtype=np.float32) for name in TERMS}
+    stages = {name: np.zeros(n, dtype=np.float32) for name in _STAGES}
     columns = NestColumns(plan, group.columns)
     loops = [columns.loops_of(statement) for statement in plan.statements]
     # What an INIT sets is in a cache when it is added to, and whatever it touches the reduction touches too.
@@ -97,8 +97,8 @@ def _judge(
 
 
 def _add_core(
-    terms: dict[str, Float64Array],
-    stages: dict[str, Float64Array],
+    terms: dict[str, Float32Array],
+    stages: dict[str, Float32Array],
     loops: LoopColumns,
     body: Body,
     machine: CpuMachine,
@@ -128,7 +128,8 @@ def _add_core(
     stages["all_cores"] += core * scale
     if loops.plan.is_first_of_kernel:
         turns = loops.parallel_turns
-        terms["fork"] += np.where(turns > 1, machine.fork_secs if machine.cores > 1 else 0.0, 0.0)
+        if machine.cores > 1:
+            terms["fork"] += (turns > 1) * np.float32(machine.fork_secs)
         terms["tasks"] += np.ceil(turns / machine.cores) * (_TASK_CYCLES / machine.clock_hz)
 
 

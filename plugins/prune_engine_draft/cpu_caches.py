@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prune_engine.symbols.loop_nest import LoopKind
+from prune_engine.symbols.loop_nest import LoopKind, Role
 from prune_engine_draft.cpu_columns import BoolArray, LoopColumns, reach, spans
 from prune_engine_draft.cpu_plan import BufferPlan, Float32Array
 
@@ -63,9 +63,9 @@ def _boxes(buffer: BufferPlan, taken: Sequence[Float32Array], loops: LoopColumns
         one = np.ones(shape, dtype=np.float32)
         return Boxes(buffer, one, one, one, ())
     last = dimensions[-1]
-    rows = np.ones(shape, dtype=np.float32)
-    for extent in dimensions[:-1]:
-        rows *= extent
+    rows = np.broadcast_to(dimensions[0] if len(dimensions) > 1 else np.float32(1), shape)
+    for extent in dimensions[1:-1]:
+        rows = rows * extent
     per_line = np.float32(buffer.item_bytes / line_bytes)
     row_lines = np.ceil(np.broadcast_to(last, shape) * per_line)
     lines = rows * row_lines
@@ -96,13 +96,15 @@ def filled_bytes(
     misfits = [room * np.float32(c.line_bytes) > c.capacity_bytes for c in caches]
     for misfit in misfits:
         misfit[-1] = False  # one instance is always worked on
+    # Only a reduction comes back to what it read: crowded lines harm nobody else.
+    can_crowd = loops.plan.statement.role is Role.UPDATE
     for boxes in own:
         moved = boxes.lines * _turns(loops, boxes.plan.moving, before)
         moved[0] = 0
         flat = moved.reshape(-1)
         for position, cache in enumerate(caches):
             misfit = misfits[position]
-            if (crowded := _crowded(boxes, cache)) is not None:
+            if can_crowd and (crowded := _crowded(boxes, cache)) is not None:
                 misfit = misfit | crowded
                 misfit[-1] = False
             depth = np.add.reduce(misfit.view(np.uint8), axis=0, dtype=np.uint8)
