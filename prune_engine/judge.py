@@ -15,7 +15,7 @@ from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.errors import PluginContractError
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.measurement import Measurement
-from prune_engine.plugins import PluginHost
+from prune_engine.plugins import PluginHost, PluginStatus
 from prune_engine.recordings import RecordedSpace
 from prune_engine.scoring import comparable
 from prune_engine.strategies import ScoreContext, Strategy, Verifier
@@ -29,7 +29,8 @@ Lesson = tuple[CandidateBatch, tuple[Measurement, ...]]
 class Judge:
     """The draft and the verifier that the options name, not shared with any engine.
 
-    One that fails ends it, by PluginContractError: without it there is nothing to judge by.
+    One that fails ends it, by PluginContractError: without it there is nothing to judge by. ``failed_plugins`` are
+    those that could not be loaded.
     """
 
     def __init__(self, config: EngineConfig, profile: HardwareProfile) -> None:
@@ -37,6 +38,9 @@ class Judge:
         host = PluginHost(config)
         host.load()
         self._strategies: Strategies = load_strategies(host, config)
+        self.failed_plugins = tuple(
+            record for record in host.records if record.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE)
+        )
         self._profile = profile
         self._context = ScoreContext(profile, self.draft)
         self._ranked_by: str | None = None

@@ -17,6 +17,7 @@ from prune_engine.errors import ConfigError
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.judge import Judge, Lesson
 from prune_engine.measurement import MeasuredCandidate
+from prune_engine.plugins import PluginRecord
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay import replay
 from prune_engine.replay_workbench import ReplayWorkbench, found_after
@@ -40,7 +41,8 @@ class Ranking:
     ``found_by_samples`` is what the measured alone hold, None without any. ``correlation`` is Spearman's of score
     and speed over what was not measured and ran, None where either is constant. ``ranked_by`` names whose scores
     they are; None means that nobody told the candidates apart, so the order is random. Times in seconds:
-    ``learn_secs`` of measuring by replay and learning, ``score_secs`` of scoring all candidates.
+    ``learn_secs`` of measuring by replay and learning, ``score_secs`` of scoring all candidates. ``failed_plugins``
+    are those it had to do without.
     """
 
     name: str
@@ -56,6 +58,7 @@ class Ranking:
     ranked_by: str | None
     learn_secs: float
     score_secs: float
+    failed_plugins: tuple[PluginRecord, ...] = ()
 
 
 def rank(
@@ -111,6 +114,7 @@ def rank(
         ranked_by=judge.ranked_by,
         learn_secs=learnt - started,
         score_secs=scored - learnt,
+        failed_plugins=judge.failed_plugins,
     )
 
 

@@ -112,6 +112,10 @@ def rank(
             rows = _table_rows(db, device, source, profile, config, samples, sampling.value)
         else:
             rows = _database_rows(db, source, profile, threads, config, samples, sampling.value)
+    for line in dict.fromkeys(
+        f"warning: plugin {name} {why}" for row in rows for name, why in row.get("failed_plugins", {}).items()
+    ):
+        say(line)
     record = {
         "db": str(db),
         "n_samples": samples,
@@ -265,4 +269,5 @@ def _figures(ranking: Ranking) -> dict[str, Any]:
         "ranked_by": ranking.ranked_by,
         "learn_secs": ranking.learn_secs,
         "score_secs": ranking.score_secs,
+        "failed_plugins": {plugin.name: plugin.summary for plugin in ranking.failed_plugins},
     }

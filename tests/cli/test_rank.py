@@ -91,6 +91,14 @@ def test_what_cannot_be_used_is_told_of(inside: Inside, database: Path) -> None:
     assert "1 records are no candidates of its space: 1 times its structure is no sketch" in err
 
 
+def test_a_plugin_that_fails_is_told_of(inside: Inside, database: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("1 / 0")
+    code, _, err = inside("rank", database, *DEVICE, "--plugin", tmp_path / "broken.py")
+    assert code == 0
+    assert "warning: plugin broken" in err
+    assert "division by zero" in err
+
+
 def test_a_space_where_all_failed_is_a_row_that_says_so(inside: Inside, tmp_path: Path) -> None:
     write_database(tmp_path / "dead", (schedules(), [[1e10]] * 3))
     code, out, _ = inside("rank", tmp_path / "dead", *DEVICE)
