@@ -38,8 +38,9 @@ _SOURCE: dict[str, Any] = {
     "min_data_in_leaf": 5,
     "feature_fraction": 0.7,
     "extra_trees": False,
+    "learning_rate": 0.15,
 }
-_N_SOURCE_TREES = 200
+_N_SOURCE_TREES = 100
 #: How much of a source's leaves is kept each time they are re-estimated on the target's rows.
 MOMENTUM = 0.95
 #: Trees whose leaves say how alike candidates are.
