@@ -3,8 +3,8 @@
     python tests/benchmarks/verifier_priors.py --spaces DIR [--rows N] [--out FOLDER]
 
 DIR (or PRUNE_ENGINE_SPACES) is as `verifier_replay.py` has it. Each workload recorded under one thread gives N
-rows, drawn at random: taken fast and slow alike, so that the model knows what is slow. Whether a prior is worth it for
-a kernel that it does not hold is what `verifier_replay.py` tells (case "residual + prior").
+rows, drawn at random: taken fast and slow alike, so that the model knows what is slow. Whether a prior is worth it
+for a kernel that it does not hold is what `verifier_replay.py` tells (case "residual + prior").
 """
 
 from __future__ import annotations
