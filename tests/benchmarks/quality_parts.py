@@ -114,8 +114,9 @@ def ablation(folder: Path) -> Part:
     """What each penalty and each term of the draft is worth."""
     part = Part(
         "The draft without one of its causes",
-        "Geometric means over all recorded CPU spaces, with all weights 1, so nothing was fitted on them. Without a "
-        "penalty: seconds times the penalty, as if that cause left the whole peak. Without a term: its seconds taken off.",
+        "Geometric means over all recorded CPU spaces, with all weights 1, so nothing was fitted on them. Without "
+        "a penalty: seconds times the penalty, as if that cause left the whole peak. Without a term: its seconds "
+        "taken off.",
         ("without", "top 1", "top 8", "top 16", "top 64"),
     )
     picks = (1, 8, 16, 64)
