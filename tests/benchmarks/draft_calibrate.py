@@ -6,7 +6,8 @@ DIR (or the environment variable PRUNE_ENGINE_SPACES) has MetaSchedule databases
 ``cpu_2threads/*/``. Prints best found ÷ best of the recording in the draft's first 1, 4, 8, 16 and 64 and the rank
 correlation: as the draft is, with each term left out, with weights fitted on all *other* workloads (both thread
 counts of a workload are left out together), and with weights fitted to 16, 32 and 64 random labels of the task.
-``--write`` fits weights on everything and writes them into the plugin. Nothing is timed; equal runs print equal
+``--write`` fits weights on everything and writes them into the plugin, if weights of the other workloads order the
+recordings better than none do: without that they would be no more than a memory of these. Nothing is timed; equal runs print equal
 figures.
 """
 
@@ -100,12 +101,14 @@ def line(name: str, values: list[float]) -> str:
     return f"{name:44s}" + "".join(f"{v:8.3f}" for v in values)
 
 
-def report(recordings: list[Recorded]) -> None:
+def report(recordings: list[Recorded]) -> bool:
+    """Print all; whether weights of other workloads rank better, with nothing lost in the first 16."""
     ones = np.ones(len(TERMS))
     print(line("best found ÷ best in the first", []) + "".join(f"{k:8d}" for k in _FIRST) + "    rank")
     for recorded in recordings:
         print(line(f"{recorded.workload}, {recorded.folder}", marks(recorded.labels, ones)))
-    print(line("all weights 1", mean(marks(r.labels, ones) for r in recordings)))
+    plain = mean(marks(r.labels, ones) for r in recordings)
+    print(line("all weights 1", plain))
     for position, name in enumerate(TERMS):
         without = ones.copy()
         without[position] = 0
@@ -115,7 +118,8 @@ def report(recordings: list[Recorded]) -> None:
     for recorded in recordings:
         others = together(r for r in recordings if r.workload != recorded.workload)
         held_out.append(marks(recorded.labels, fitted(others, ones, _RIDGE)))
-    print(line("weights of all other workloads", mean(held_out)))
+    carried = mean(held_out)
+    print(line("weights of all other workloads", carried))
     for n in (16, 32, 64):
         rows = []
         for recorded in recordings:
@@ -124,6 +128,7 @@ def report(recordings: list[Recorded]) -> None:
                 chosen[np.random.default_rng(seed).choice(len(recorded.labels), n, replace=False)] = True
                 rows.append(marks(recorded.labels, fitted(recorded.labels.take(chosen), ones)))
         print(line(f"weights of {n} labels of the task", mean(rows)))
+    return carried[-1] > plain[-1] and carried[3] >= plain[3]
 
 
 def main() -> int:
@@ -135,8 +140,10 @@ def main() -> int:
     if options.spaces is None or not (recordings := read(Path(options.spaces), _profile(options.profile))):
         print("no recorded spaces: name their folder by --spaces")
         return 2
-    report(recordings)
-    if options.write:
+    are_better = report(recordings)
+    if options.write and not are_better:
+        print("not written: weights of other workloads order no better than none do")
+    elif options.write:
         profile = _profile(options.profile)
         weights = fitted(together(recordings), np.ones(len(TERMS)), _RIDGE)
         weights = np.maximum(
