@@ -7,8 +7,8 @@ DIR (or the environment variable PRUNE_ENGINE_SPACES) has MetaSchedule databases
 correlation: as the draft is, with each term left out, with weights fitted on all *other* workloads (both thread
 counts of a workload are left out together), and with weights fitted to 16, 32 and 64 random labels of the task.
 ``--write`` fits weights on everything and writes them into the plugin, if weights of the other workloads order the
-recordings better than none do: without that they would be no more than a memory of these. Nothing is timed; equal runs print equal
-figures.
+recordings better than none do: without that they would be no more than a memory of these. Nothing is timed; equal
+runs print equal figures.
 """
 
 from __future__ import annotations
