@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from prune_engine_draft.scorer import SymbolDraft
 from prune_engine_explore.evolution import EvolutionExplorer
 from prune_engine_explore.search import Effort
 from prune_engine_explore.uniform import UniformExplorer
+from prune_engine_lightgbm.residual import ResidualVerifier
 from prune_engine_lightgbm.verifier import DecisionVerifier
 from prune_engine_rules import register_rules
 from prune_engine_select.diverse import DiverseSelector
@@ -86,6 +88,7 @@ def test_every_shipped_strategy_is_tested_here() -> None:
     for hook in STRATEGY_HOOKS:
         strategies |= {type(s) for plugin, s in host.collect(hook, config=config) if plugin in shipped}
     tested = {c.strategy for c in globals().values() if isinstance(c, type) and hasattr(c, "strategy")}
+    tested |= {SymbolDraft, ResidualVerifier}  # theirs: tests/plugins/test_draft_cpu.py, test_lightgbm_residual.py
     tested |= {type(rule) for rule in register_rules()}  # their contract: tests/plugins/test_rules_contract.py
     assert all(issubclass(s, Strategy) for s in strategies)
     assert strategies == tested, f"untested: {strategies - tested}; not registered: {tested - strategies}"
