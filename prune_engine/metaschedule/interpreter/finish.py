@@ -7,6 +7,7 @@ from dataclasses import replace
 from prune_engine.metaschedule.interpreter.allocation import around_init, stored_elements
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits, laid_out_bytes, refusals, versions_of
 from prune_engine.metaschedule.interpreter.postprocs import Processed
+from prune_engine.metaschedule.interpreter.quotients import is_beyond_trial
 from prune_engine.metaschedule.interpreter.tensorize import init_tile, tile_of
 from prune_engine.metaschedule.interpreter.tree import (
     AccessNode,
@@ -61,12 +62,25 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
     for block in done.tree.blocks():
         unsure = either(unsure, block.dynamic.is_unsure)
         dynamic = either(dynamic, block.dynamic.is_certain)
+    if limits is not None and _has_untried_size(done.tree):
+        unsure = as_expr(1)
     if dynamic.constant != 0:
         reasons[DYNAMIC] = dynamic
     for condition in reasons.values():
         refused = either(refused, condition)
     shared = laid_out_bytes(done.tree, nest) if limits is not None else None
     return replace(nest, is_refused=refused, is_unsure=unsure, refusals=reasons, laid_out_shared_bytes=shared)
+
+
+def _has_untried_size(tree: Tree) -> bool:
+    """Whether a buffer that counts against a GPU's limits has a size that is not known for certain."""
+    staged = [
+        access
+        for block in tree.blocks()
+        for access in (*block.reads, *block.writes)
+        if access.buffer.scope.startswith("shared")
+    ]
+    return any(is_beyond_trial(index) for access in staged for index in access.indices)
 
 
 def _program_order(done: Processed) -> list[tuple[BlockNode, Role]]:

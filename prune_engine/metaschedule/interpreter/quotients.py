@@ -8,7 +8,7 @@ their bounds allow. What that comes to was found by trying out; no source states
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from prune_engine.metaschedule.interpreter.spans import digit_span, split_span, term_reach
@@ -28,12 +28,24 @@ class Place:
 
 def overestimated(index: IndexNode, place: Place, extent: Expr) -> Expr:
     """The extent that TVM allocates of a dimension for an index, ``extent`` where it sees clearly."""
+    for it, coefficient, term in _quotients(index):
+        others = [other for other, _ in index.coefficients or () if other is not it]
+        extent = _with_quotient(term, term.stride * coefficient, others, place, extent)
+    return extent
+
+
+def is_beyond_trial(index: IndexNode) -> bool:
+    """Whether what TVM allocates for an index was never tried out: of groups, only powers of two were."""
+    numbers = [n.constant for _, _, term in _quotients(index) for n in (term.divisor, term.modulus)]
+    return any(n is None or n & (n - 1) for n in numbers)
+
+
+def _quotients(index: IndexNode) -> Iterator[tuple[IterNode, int, TermNode]]:
+    """The terms of an index that are quotients beside something else, each with its iterator and coefficient."""
     for it, coefficient in index.coefficients or ():
         for term in it.terms:
-            others = [other for other, _ in index.coefficients or () if other is not it]
-            if (term.divisor.constant or 1) > 1 and others:
-                extent = _with_quotient(term, term.stride * coefficient, others, place, extent)
-    return extent
+            if (term.divisor.constant or 1) > 1 and len(index.coefficients or ()) > 1:
+                yield it, coefficient, term
 
 
 def _with_quotient(term: TermNode, step: Expr, others: list[IterNode], place: Place, extent: Expr) -> Expr:
