@@ -66,7 +66,8 @@ class _Split:
     """Per loop, float32 (n,): its extent within the body, and the turns outside that start a body.
 
     ``lanes_of`` are the extents of loops that are vectorised, 1 where they are not. Vectors are awkward that are
-    wider than a register, no multiple of it, and kept over a loop: LLVM takes them apart.
+    wider than a register, no multiple of it, and kept over a loop: LLVM takes them apart. Others
+    of such a width need ``shuffles``: 2 for every instruction of 1.
     """
 
     inside: list[Float32Array]
@@ -75,6 +76,7 @@ class _Split:
     lanes: Float32Array
     is_carried: NDArray[np.bool_]
     is_awkward: NDArray[np.bool_]
+    shuffles: Float32Array
 
 
 def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
@@ -187,8 +189,10 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
                 lanes_of[d] = lanes_of.get(d, one) * packed
         turns[d] = outside
         is_open = fits | (is_open & ~many)
-    is_awkward = is_carried & (lanes > unit.register_lanes) & (lanes % np.float32(unit.register_lanes) > 0)
-    return _Split(inside, turns, lanes_of, _product(list(lanes_of.values()), one), is_carried, is_awkward)
+    is_odd = (lanes > unit.register_lanes) & (lanes % np.float32(unit.register_lanes) > 0)
+    is_awkward = is_carried & is_odd
+    shuffles = one + is_odd
+    return _Split(inside, turns, lanes_of, _product(list(lanes_of.values()), one), is_carried, is_awkward, shuffles)
 
 
 def _in_body(
@@ -223,7 +227,8 @@ def _starts(access: AccessPlan, split: _Split, prefixes: list[Float32Array], one
 
 def _vector_slots(split: _Split, unit: VectorUnit) -> Float32Array:
     """Slots of one vector operation."""
-    return np.where(split.is_awkward, split.lanes, np.ceil(split.lanes / np.float32(unit.unit_lanes)))
+    slots = split.shuffles * np.ceil(split.lanes / np.float32(unit.unit_lanes))
+    return np.where(split.is_awkward, split.lanes, slots)
 
 
 def _instructions(statement: Statement, unit: VectorUnit) -> int:

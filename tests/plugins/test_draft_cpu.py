@@ -149,6 +149,11 @@ def test_wide_vectors_of_an_odd_length_are_taken_apart_where_they_are_kept_over_
     rows = [((28, 1, 4, 4), (4, 1, 4, 28), (8, 64), (16,)), ((28, 1, 4, 4), (7, 1, 4, 16), (8, 64), (16,))]
     wide, plain = cpu_terms(gemm_batch(*rows, sketch=sketch), make_profile()).terms["core"]
     assert wide > 6 * plain
+    # Accumulators of two reduction steps that go back to memory: no loop keeps them.
+    rows = [((28, 1, 4, 4), (4, 1, 4, 28), (256, 2), (16,)), ((28, 1, 4, 4), (7, 1, 4, 16), (256, 2), (16,))]
+    wide, plain = cpu_terms(gemm_batch(*rows, sketch=sketch), make_profile()).penalties["lanes"]
+    assert wide == pytest.approx(28 / 64, rel=1e-2)
+    assert plain == pytest.approx(1.0, rel=1e-2)
 
 
 def test_copies_along_the_last_dimension_are_packed_where_nothing_is_vectorised() -> None:
