@@ -17,15 +17,14 @@ class DiverseSelector(Selector):
 
     The likeness of a candidate to those already chosen is the share of classes (``SelectionPool.kinship``) that
     it has in common with them, averaged over them, after the surrogate search of Helion: leaves of the verifier's
-    trees once it is trained, decisions before. A draft errs alike for candidates that are alike, so in the first
-    rounds likeness costs more. Where there are no classes only the scores count. A share ``epsilon`` of the batch
-    are random probes. Seeds and audits together take at most half of the batch, unless there is nothing else; as
-    long as nothing can judge candidates, all are probes.
+    trees once it is trained, decisions before. Where there are no classes only the scores count. A share
+    ``epsilon`` of the batch are random probes. Seeds and audits together take at most half of the batch, unless
+    there is nothing else; as long as nothing can judge candidates, all are probes.
     """
 
     name = "select.diverse"
 
-    def __init__(self, epsilon: float, aversion: float = 0.2, first_aversion: float = 0.5) -> None:
+    def __init__(self, epsilon: float, aversion: float = 0.7, first_aversion: float = 0.3) -> None:
         """Set the share of probes, and what likeness costs under a trained verifier and before, all in [0, 1]."""
         self._epsilon, self._aversion, self._first_aversion = epsilon, aversion, first_aversion
 

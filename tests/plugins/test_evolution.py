@@ -133,6 +133,19 @@ def test_nothing_measured_is_proposed_again_and_rounds_go_on_from_what_was_good(
     assert best[1] > 0.7 * best[0]  # the best 32 are gone, their neighbours are not
 
 
+@pytest.mark.parametrize("is_blind", [True, False])
+def test_the_measured_take_no_places(is_blind: bool) -> None:
+    space, explorer = DesignSpace(make_task(), (tiled(0, 8),)), EvolutionExplorer()
+    fitness = planted([3, 1])
+    (everything,) = all_batches(space)
+    best = everything.take(np.argsort(-fitness(everything), kind="stable"))
+    explorer.update(best.take(np.arange(40)), [make_measurement(run_secs=1e-3) for _ in range(40)])
+    (found,) = propose(explorer, space, 40 if not is_blind else space.size, None if is_blind else fitness)
+    rest = set(row_keys(best.indices[40:]).tolist())
+    assert set(row_keys(found.indices).tolist()) <= rest
+    assert len(found) >= 36
+
+
 def test_what_was_not_chosen_is_scored_again() -> None:
     explorer, fitness = evolving(), planted(OPTIMUM)
     propose(explorer, BIG, 256, fitness)
@@ -267,7 +280,7 @@ def test_few_structures_are_read_and_still_the_good_ones_are_reached() -> None:
 
 
 def test_reading_structures_counts_as_cost() -> None:
-    assert scoring_cost(located(20)) > 400 * 100
+    assert scoring_cost(located(20)) > located(20).size + 400 * 100
     assert scoring_cost(MIDDLE) == MIDDLE.size  # there are none to be read
 
 

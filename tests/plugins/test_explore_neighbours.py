@@ -95,6 +95,13 @@ def test_tables_are_told_apart_after_one_is_gone() -> None:
         assert len(tables.of(listed(n)).rows) == n * (n - 1)
 
 
+def test_an_entry_of_another_table_is_not_believed() -> None:
+    """Copies of an explorer keep numbers of tables that may be gone, and given to others."""
+    tables, variable, other = NeighbourTables(), listed(5), tile(8, 3)
+    tables._known[id(variable.table), variable.rows.tobytes()] = (other.table, tables.of(other))
+    assert len(tables.of(variable).rows) == 20
+
+
 def test_key_sets_are_sets() -> None:
     rng, known, seen = np.random.default_rng(0), KeySet(), set()
     for _ in range(5):

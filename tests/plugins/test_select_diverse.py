@@ -44,10 +44,9 @@ def test_a_copy_of_the_best_waits_for_one_that_is_not() -> None:
 
 
 def test_likeness_is_averaged_over_those_chosen() -> None:
-    classes = [[1, 1], [2, 2], [1, 1], [2, 3]]
-    pool = pool_of([1.0, 0.9, 0.8, 0.7], classes)
-    # After 0 and 1 the third is like half of them (0.8 x 0.75), the last like a quarter (0.7 x 0.875).
-    assert chosen(DiverseSelector(0.0, aversion=0.5), pool, 3) == [0, 1, 3]
+    pool = pool_of([1.0, 0.9, 0.8, 0.55], [[1, 1], [2, 2], [1, 2], [3, 3]])
+    # Beside 0 and 1 the third shares half of its classes with each: 0.8 x 0.75 is more than 0.55.
+    assert chosen(DiverseSelector(0.0, aversion=0.5), pool, 3) == [0, 1, 2]
 
 
 def test_without_aversion_or_classes_the_best_are_taken_in_order() -> None:
