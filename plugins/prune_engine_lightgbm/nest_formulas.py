@@ -20,7 +20,6 @@ N_CURVE_POINTS = 10
 
 _BASE: Mapping[str, Formula] = {
     "flops": kernel.flops_total,
-    "dram_bytes": kernel.traffic_dram_bytes,
     "set_l1_bytes": kernel.working_set_l1_bytes,
     "set_l2_bytes": kernel.working_set_l2_bytes,
     "set_l3_bytes": kernel.working_set_l3_bytes,
