@@ -122,6 +122,7 @@ def test_a_device_that_knows_nothing_is_the_same_as_itself() -> None:
     gpu = device_of(make_profile(DeviceKind.GPU, threads_per_block=None))
     assert np.isnan(gpu.block_threads)
     assert gpu.is_same(device_of(make_profile(DeviceKind.GPU, threads_per_block=None)))
+    assert gpu.is_same(dataclasses.replace(gpu, block_threads=float("nan")))  # as read from a file
     assert not gpu.is_same(device_of(make_profile()))
 
 

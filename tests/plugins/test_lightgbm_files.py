@@ -19,10 +19,12 @@ from prune_engine_lightgbm.source import Source
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import ConfigError
-from prune_engine.hardware.schema import DeviceKind
+from prune_engine.hardware.schema import DeviceKind, HardwareProfile
 from prune_engine.measurement import MeasureErrorKind, Measurement
+from prune_engine.strategies import DraftScorer
 from prune_engine.symbols.table import SYMBOLS_VERSION
 from prune_engine.testing import FakeWorkbench, make_batch, make_context, make_measurement, make_profile
+from prune_engine.verdicts import DraftScores
 
 CONTEXT = make_context()
 HERE = make_context(make_profile(name="acme-new"))
@@ -144,6 +146,21 @@ def test_a_prior_ranks_before_the_first_measurement(tmp_path: Path) -> None:
     assert not scores.degradation_prob.any()
     assert correlation(scores.scores, truth(unseen)) > 0.6
     assert not ResidualVerifier().score(unseen, HERE).is_trained
+
+
+def test_a_draft_that_cannot_tell_leaves_all_to_the_prior(tmp_path: Path) -> None:
+    """Equal scores without a latency, as a draft gives sketches that it cannot read."""
+
+    class Silent(DraftScorer):
+        name = "testing.silent"
+
+        def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:
+            return DraftScores(np.ones(len(batch)))
+
+    file, unseen = str(saved(tmp_path, 200)), make_batch(50, sketch=1, seed=9)
+    silent = make_context(make_profile(name="acme-new"), Silent())
+    scores = [ResidualVerifier(prior=file).score(unseen, context).scores for context in (HERE, silent)]
+    np.testing.assert_allclose(scores[0], scores[1])
 
 
 def test_a_prior_is_worth_samples(tmp_path: Path) -> None:

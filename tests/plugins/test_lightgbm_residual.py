@@ -269,3 +269,17 @@ def test_tasks_are_learnt_apart() -> None:
     verifier = taught(context)
     other = make_batch(20, space=make_space(make_task("other")), sketch=1)
     assert not verifier.score(other, context).is_trained
+
+
+def test_what_was_stopped_early_says_nothing_about_foresight() -> None:
+    """Its latency is not one to compare, so no error of a prediction either."""
+    context, batch = make_context(), make_batch(40, sketch=1, seed=8)
+    scores = []
+    for is_censored in (False, True):
+        verifier = taught(context, 60)
+        off = [
+            make_measurement(f"c{i}", float(64 * s), is_censored=is_censored) for i, s in enumerate(truth(batch))
+        ]
+        verifier.update(batch, off, context)
+        scores.append(verifier.score(make_batch(100, sketch=1, seed=9), context).degradation_prob)
+    assert scores[1].min() < 0.9 < scores[0].min()
