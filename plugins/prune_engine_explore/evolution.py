@@ -14,7 +14,8 @@ from prune_engine_explore.choice import chosen_rows
 from prune_engine_explore.exhaustive import score_all, scoring_cost
 from prune_engine_explore.keys import KeySet, row_keys
 from prune_engine_explore.memory import TaskMemory
-from prune_engine_explore.search import Effort, Relations, Search
+from prune_engine_explore.neighbours import NeighbourTables
+from prune_engine_explore.search import Effort, Search
 from prune_engine_explore.uniform import UniformExplorer
 
 #: A task's first round, when nothing is known of it, and every later one.
@@ -47,7 +48,7 @@ class EvolutionExplorer(Explorer):
         """Set what a task's first round may cost, what later ones, and up to which cost a space is scored whole."""
         self._first, self._later, self._exhaustive_cost = first, later, exhaustive_cost
         self._tasks: dict[str, TaskMemory] = {}
-        self._relations = Relations()
+        self._neighbours = NeighbourTables()
         self._uniform = UniformExplorer()
 
     def propose(
@@ -68,7 +69,7 @@ class EvolutionExplorer(Explorer):
         self, space: DesignSpace, memory: TaskMemory, n: int, fitness: Fitness, rng: np.random.Generator
     ) -> list[tuple[Sketch, Int32Array]]:
         """What the search finds, for each sketch int32 (m, v), best first; nothing where no score differs."""
-        search = Search(space, memory, self._relations, fitness, _KEPT * n, rng)
+        search = Search(space, memory, self._neighbours, fitness, _KEPT * n, rng)
         if not search.fields or not n:
             return []
         if scoring_cost(space) <= self._exhaustive_cost:

@@ -13,6 +13,7 @@ from prune_engine.measurement import Measurement
 from prune_engine.space import Int32Array, Sketch
 from prune_engine_explore.keys import KeySet, row_keys
 from prune_engine_explore.structures import Structures
+from prune_engine_explore.translation import Translations
 
 #: Measured candidates whose surroundings are looked at.
 N_INCUMBENTS = 4
@@ -29,10 +30,13 @@ class SketchMemory:
 
 @dataclass(slots=True)
 class TaskMemory:
-    """Sketches by their identity, and the fastest measured candidates: (seconds, sketch, row), fastest first."""
+    """Sketches by their identity, the fastest measured candidates: (seconds, sketch, row), fastest first; and which
+    sketches decide the same.
+    """
 
     sketches: dict[str, SketchMemory] = field(default_factory=dict)
     fastest: list[tuple[float, str, tuple[int, ...]]] = field(default_factory=list)
+    translations: Translations = field(default_factory=Translations)
     is_searched: bool = False
 
     def of(self, sketch: Sketch) -> SketchMemory:

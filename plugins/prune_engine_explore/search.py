@@ -18,7 +18,6 @@ from prune_engine_explore.memory import SketchMemory, TaskMemory
 from prune_engine_explore.neighbours import Neighbours, NeighbourTables, all_steps
 from prune_engine_explore.population import Population, drawn_parents
 from prune_engine_explore.structures import Structures
-from prune_engine_explore.translation import Translations
 
 #: Share of each generation that is shared out to the sketches alike; the rest follows the best candidates.
 _EQUAL_SHARE = 0.4
@@ -60,15 +59,6 @@ class Field:
     descent_scores: Float64Array
 
 
-class Relations:
-    """Which choices are close and which sketches decide the same: kept by an explorer for all its rounds."""
-
-    def __init__(self) -> None:
-        """Nothing is known yet."""
-        self.neighbours = NeighbourTables()
-        self.translations = Translations()
-
-
 class Search:
     """Evolves the populations of a space's sketches. Each ends with its best ``capacity`` candidates."""
 
@@ -76,13 +66,14 @@ class Search:
         self,
         space: DesignSpace,
         memory: TaskMemory,
-        known: Relations,
+        neighbours: NeighbourTables,
         fitness: Fitness,
         capacity: int,
         rng: np.random.Generator,
     ) -> None:
         """Nothing is scored yet."""
-        self._space, self._memory, self._known, self._capacity, self._rng = space, memory, known, capacity, rng
+        self._space, self._memory, self._neighbours = space, memory, neighbours
+        self._capacity, self._rng = capacity, rng
         self.fields = [
             self._field(sketch, Population(space, sketch, fitness, capacity))
             for sketch in space.sketches
@@ -116,7 +107,7 @@ class Search:
         return [drawn_rows(field.sketch, field.memory.structures, share, self._rng) for field in self.fields]
 
     def _field(self, sketch: Sketch, population: Population) -> Field:
-        steps = self._known.neighbours.of_sketch(sketch)
+        steps = self._neighbours.of_sketch(sketch)
         descent = all_steps(self._memory.incumbents(sketch), steps)
         descent = descent[is_allowed(sketch, descent)]
         return Field(sketch, population, self._memory.of(sketch), steps, descent, np.empty(0))
@@ -201,7 +192,7 @@ class Search:
         sources = [
             (other.population.rows, translation)
             for other in self.fields
-            if other is not field and (translation := self._known.translations.between(other.sketch, field.sketch))
+            if other is not field and (translation := self._memory.translations.between(other.sketch, field.sketch))
         ]
         parts = [field.population.rows[:0]]
         for rows, translation in sources:

@@ -32,7 +32,10 @@ class Translation:
 
 
 class Translations:
-    """Translations between sketches, worked out once per pair."""
+    """Translations between the sketches of one task, worked out once per pair.
+
+    Sketches of other tasks may have the same identities, which are of structures, and other choice tables.
+    """
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], Translation | None] = {}

@@ -295,3 +295,12 @@ def test_aligned_rows_come_first() -> None:
     drawn = drawn_rows(sketch, Structures(sketch), 1000, np.random.default_rng(0))
     share = np.isin(table[drawn[:, 0], -1], [16, 32, 48, 96]).mean()
     assert share > 0.5 + 0.4 * len(innermost) / len(table)
+
+
+def test_sketches_of_two_tasks_that_share_a_structure_are_not_taken_for_each_other() -> None:
+    explorer = EvolutionExplorer(first=SMALL, later=SMALL, exhaustive_cost=0)
+    for number, extents in enumerate([(48, 36), (1024, 512)]):  # other tables, the same identities
+        space = DesignSpace(make_task(f"task-{number}"), (tiled(0, *extents), tiled(1, *extents)))
+        batches = explorer.propose(space, 64, planted([5, 7, 2]), np.random.default_rng(0))
+        assert sum(map(len, batches))
+        assert all(batch.is_allowed().all() for batch in batches)
