@@ -99,8 +99,11 @@ class Structures:
         return self._keys.holds(row_keys(indices[:, self._at]))
 
     def impose(self, indices: Int32Array, rng: np.random.Generator, n_most: int) -> None:
-        """Give each candidate an opened structure, in place: all of them some of ``n_most`` drawn at random."""
-        if not self.is_single:
+        """Give each candidate an opened structure, in place: all of them some of ``n_most`` drawn at random.
+
+        Nothing is changed where none was opened, as in a space that is scored whole.
+        """
+        if not self.is_single and len(self._opened):
             few = self._opened[rng.permutation(len(self._opened))[:n_most]]
             indices[:, self._at] = few[rng.integers(len(few), size=len(indices))]
 

@@ -304,3 +304,11 @@ def test_sketches_of_two_tasks_that_share_a_structure_are_not_taken_for_each_oth
         batches = explorer.propose(space, 64, planted([5, 7, 2]), np.random.default_rng(0))
         assert sum(map(len, batches))
         assert all(batch.is_allowed().all() for batch in batches)
+
+
+def test_a_small_space_with_structures_is_scored_whole_and_drawn_from_blindly() -> None:
+    space = make_space(symbols={"threads_per_block": [32, 64]})
+    assert any(v.kind is VariableKind.LOCATION for v in space.sketches[1].variables)
+    explorer = EvolutionExplorer(exhaustive_cost=scoring_cost(space))
+    batches = explorer.propose(space, 64, planted([5, 7, 2, 1, 1]), np.random.default_rng(0))
+    assert sum(map(len, batches)) >= 32
