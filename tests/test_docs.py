@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer.main
 
@@ -33,14 +34,17 @@ def blocks(language: str) -> list[tuple[str, str]]:
 def folder_with_a_tuned_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder in which `prune-engine tune model.onnx` has been run, as the pages assume."""
     import onnx
-    from onnx import TensorProto, helper
+    from onnx import TensorProto, helper, numpy_helper
 
     folder = tmp_path_factory.mktemp("docs")
+    # Candidates of a matrix product beat the untuned kernel, so that some are recorded and not stopped early.
+    weights = numpy_helper.from_array(np.ones((128, 128), dtype=np.float32), "w")
     graph = helper.make_graph(
-        [helper.make_node("Softmax", ["x"], ["y"])],
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
         "model",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [16, 64])],
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [128, 128])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [128, 128])],
+        [weights],
     )
     opset = helper.make_opsetid("", 17)
     onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), folder / "model.onnx")
