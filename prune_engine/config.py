@@ -19,7 +19,8 @@ class EngineConfig(BaseModel):
     ``first_trials``: what the first trials teach is worth most. Of ``explore_size`` proposals of the explorer the
     best ``draft_size`` reach the verifier. ``epsilon`` is the share of a batch that is drawn at random,
     ``audit_fraction`` that of what a guess drops which may be measured all the same; with ``audit_tables`` also of
-    the rows that rules cut out of choice tables, in candidates that no explorer proposes. ``prior`` is what a
+    the rows that rules cut out of choice tables, in candidates that no explorer proposes. ``build_aversion`` is
+    what a score loses by each doubling of the unrolled code, which takes long to build. ``prior`` is what a
     verifier starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
 
     A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after half as many in a row of
@@ -38,6 +39,7 @@ class EngineConfig(BaseModel):
     epsilon: float = Field(default=0.02, ge=0, le=1)
     audit_fraction: float = Field(default=0.02, ge=0, le=1)
     audit_tables: bool = True
+    build_aversion: float = Field(default=0.08, ge=0, lt=1)
     plateau_trials: int = Field(default=96, ge=1)
     plateau_gain: float = Field(default=0.01, ge=0)
     n_finalists: int = Field(default=3, ge=1, le=32)

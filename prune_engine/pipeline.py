@@ -82,7 +82,7 @@ class Pipeline:
         self._selector, self._config = selector, config
         self._standing = Standing(on_failure)
         self._masking = Masking(rules, profile, config, self._standing)
-        self.scoring = Scoring(draft_scorer, verifier, profile, self._standing)
+        self.scoring = Scoring(draft_scorer, verifier, profile, self._standing, config.build_aversion)
         self._shortlister = Shortlister(self.scoring, config)
 
     @property

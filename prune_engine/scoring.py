@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from prune_engine import contracts
 from prune_engine.candidates import CandidateBatch
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.patience import patience
 from prune_engine.standing import Standing
 from prune_engine.strategies import DraftScorer, ScoreContext, Verifier
 from prune_engine.verdicts import DraftScores, Float64Array, VerifyScores
@@ -18,6 +20,7 @@ from prune_engine.verdicts import DraftScores, Float64Array, VerifyScores
 class Scoring:
     """Asks the draft and the verifier.
 
+    Scores are held against what building costs (`patience`); latencies, probabilities and penalties are not.
     The draft of a batch is kept until ``forget``, so that a verifier which reads it does not pay for it again.
     """
 
@@ -27,10 +30,11 @@ class Scoring:
         verifier: Verifier | None,
         profile: HardwareProfile,
         standing: Standing,
+        build_aversion: float = 0.0,
     ) -> None:
         """Take the strategies; ``standing`` says which of them are still used."""
         self._draft_scorer, self._verifier, self._profile = draft_scorer, verifier, profile
-        self._standing = standing
+        self._standing, self._build_aversion = standing, build_aversion
         self.context = ScoreContext(profile, self.draft)
         #: Drafts in flight, by the identity of their batch, which is kept alive beside.
         self._drafts: dict[int, tuple[CandidateBatch, DraftScores]] = {}
@@ -61,6 +65,7 @@ class Scoring:
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._standing.set_aside(scorer, error)
             return None
+        scores = replace(scores, scores=self._held_against_building(batch, scores.scores))
         self._drafts[id(batch)] = batch, scores
         return scores
 
@@ -70,10 +75,11 @@ class Scoring:
         if verifier is None:
             return None
         try:
-            return contracts.check_verify(verifier.name, verifier.score(batch, self.context), len(batch))
+            scores = contracts.check_verify(verifier.name, verifier.score(batch, self.context), len(batch))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._standing.set_aside(verifier, error)
             return None
+        return replace(scores, scores=self._held_against_building(batch, scores.scores))
 
     def fitness(self, batch: CandidateBatch) -> Float64Array:
         """What to climb on, float64 (n,): the trained verifier's scores, else the draft's, else 1."""
@@ -89,6 +95,12 @@ class Scoring:
         if len(batch):
             self._usual[task_id] = float(np.median(draft.scores))
         return draft.scores
+
+    def _held_against_building(self, batch: CandidateBatch, scores: Float64Array) -> Float64Array:
+        """The scores times `patience`; equal ones stay equal, as they say nothing."""
+        if not len(scores) or scores.min() == scores.max():
+            return scores
+        return scores * patience(batch, self._build_aversion)
 
     def forget(self) -> None:
         """Drop the drafts that are kept: their batches are done with, or the draft was calibrated anew."""

@@ -117,9 +117,7 @@ class Verifier(Strategy, abc.ABC):
         """Score a batch; before the first training ``is_trained`` is False and all scores are equal."""
 
     @abc.abstractmethod
-    def update(
-        self, batch: CandidateBatch, measurements: Sequence[Measurement], context: ScoreContext
-    ) -> None:
+    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], context: ScoreContext) -> None:
         """Learn from measurements, failures and censored ones included; row i has ``measurements[i]``."""
 
     @abc.abstractmethod
