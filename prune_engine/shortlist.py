@@ -228,8 +228,8 @@ def _score(pool: Pool, verified: Sequence[VerifyScores]) -> Float64Array:
 
 
 def _kinship(pool: Pool, verified: Sequence[VerifyScores]) -> Int32Array | None:
-    """The classes of all candidates, if every batch has them and of the same trees."""
-    parts = [v.kinship for v in verified if v.kinship is not None]
+    """The classes of all candidates, if every batch has them and of the same trees; no trees tell nothing."""
+    parts = [v.kinship for v in verified if v.kinship is not None and v.kinship.shape[1]]
     if len(parts) < len(verified) or len({part.shape[1] for part in parts}) != 1:
         return None
     return pool.column(parts)

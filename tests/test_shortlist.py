@@ -251,13 +251,14 @@ def test_the_selector_is_given_the_kinship() -> None:
         return Judge(score)
 
     batches = [make_batch(10), make_batch(10, sketch=1)]
-    for widths in ({0: 3, 1: 3}, {0: 3, 1: 2}, {0: 3}):
+    for widths in ({0: 3, 1: 3}, {0: 3, 1: 2}, {0: 3}, {0: 0, 1: 0}):
         run(pipeline(verifier=judge(widths), selector=Picker(select)), batches, k=4)
     first = np.concatenate([b.indices[:, :1] for b in batches])
     np.testing.assert_array_equal(pools[0].kinship, np.repeat(first, 3, axis=1))
     assert not pools[0].kinship.flags.writeable
     assert pools[1].kinship is None
     assert pools[2].kinship is None
+    assert pools[3].kinship is None
 
 
 def readable(sketch: int, n: int) -> CandidateBatch:
