@@ -36,6 +36,14 @@ def read_kernel_tables(path: Path) -> tuple[KernelTable, ...]:
             got=f"first line {chr(9).join(header)[:80]!r}",
             expected=f"tab-separated columns {_WORKLOAD}, {_CONFIG} and one per device",
         )
+    twice = sorted({device for device in devices if devices.count(device) > 1})
+    if twice:
+        raise ConfigError(
+            "the table has two columns of one device",
+            who=str(path),
+            got=", ".join(twice),
+            expected="one column per device",
+        )
     groups: dict[str, _Rows] = {}
     for number, cells in enumerate(rows, 2):
         groups.setdefault(cells[0], _Rows(devices)).add(number, cells)

@@ -114,6 +114,12 @@ def test_what_is_no_table(tmp_path: Path, content: bytes) -> None:
         read_kernel_tables(path)
 
 
+def test_a_device_that_is_there_twice_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.tsv").write_text("workload\tconfig\tA100\tA100\n\ta=1\t1\t2\n")
+    with pytest.raises(ConfigError, match="two columns of one device; got A100"):
+        read_kernel_tables(tmp_path / "x.tsv")
+
+
 def test_no_rows_and_no_file(tmp_path: Path) -> None:
     path = tmp_path / "table.tsv"
     with pytest.raises(ConfigError, match="cannot be read; got No such file"):
