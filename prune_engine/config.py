@@ -8,6 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from prune_engine.errors import ConfigError
 
+#: Values of ``prior`` that are no path of a file.
+NAMED_PRIORS = ("builtin", "none")
+
 
 class EngineConfig(BaseModel):
     """Every option of the engine. Times in seconds, sizes in bytes.

@@ -15,8 +15,8 @@ from prune_engine import __version__
 from prune_engine.audits import switch_off_verdict
 from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
-from prune_engine.config import EngineConfig
-from prune_engine.errors import PluginContractError, SpaceError
+from prune_engine.config import NAMED_PRIORS, EngineConfig
+from prune_engine.errors import ConfigError, PluginContractError, SpaceError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.funnel import Funnel
@@ -30,7 +30,7 @@ from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
 from prune_engine.store.base import Store, StoredCandidate
-from prune_engine.strategies import Strategy
+from prune_engine.strategies import Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
@@ -101,7 +101,7 @@ class Engine:
         """Tune until the budget, a plateau, the spaces' end or ``should_stop``; then choose the winners.
 
         Raises NothingMeasuredError, after everything was saved, if not one schedule of any task could be
-        measured.
+        measured, and ConfigError for a prior that the verifier cannot use.
         """
         self._budget = Budget(self._config, self._should_stop, self._clock)
         self._start_run(tasks)
@@ -185,6 +185,15 @@ class Engine:
                 self._restore_audits(state, stored)
             self._retire(state)
             self._report(states)
+        self._try_prior(states)
+
+    def _try_prior(self, states: Sequence[TaskState]) -> None:
+        """Meet a prior that the verifier cannot use before anything is measured, not after."""
+        space = next((state.space for state in states if state.space is not None), None)
+        if space is not None and self._config.prior not in NAMED_PRIORS:
+            sketch = space.sketches[0]
+            nothing = np.empty((0, len(sketch.variables)), dtype=np.int32)
+            self._pipeline.scoring.verify(CandidateBatch(space, sketch, nothing))
 
     def _open_space(self, state: TaskState) -> None:
         try:
@@ -351,7 +360,12 @@ class Engine:
         self._observer.on_tasks(summaries, budget.elapsed_secs, budget.left_secs, budget.left_trials(states))
 
     def _strategy_failed(self, strategy: Strategy, error: BaseException) -> None:
-        """Record it, once, and go on without it. Raises PluginContractError with ``strict``."""
+        """Record it, once, and go on without it. Raises PluginContractError with ``strict``.
+
+        A verifier's ConfigError is about the prior, which is the user's to mend: it ends the run.
+        """
+        if isinstance(strategy, Verifier) and isinstance(error, ConfigError):
+            raise error
         if self._config.strict:
             if isinstance(error, PluginContractError):
                 raise error

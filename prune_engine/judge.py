@@ -12,7 +12,7 @@ from prune_engine import contracts
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
-from prune_engine.errors import PluginContractError
+from prune_engine.errors import ConfigError, PluginContractError
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.measurement import Measurement
 from prune_engine.plugins import PluginHost, PluginStatus
@@ -29,8 +29,8 @@ Lesson = tuple[CandidateBatch, tuple[Measurement, ...]]
 class Judge:
     """The draft and the verifier that the options name, not shared with any engine.
 
-    One that fails ends it, by PluginContractError: without it there is nothing to judge by. ``failed_plugins`` are
-    those that could not be loaded.
+    One that fails ends it, by PluginContractError, or ConfigError where it cannot use an option: without it there
+    is nothing to judge by. ``failed_plugins`` are those that could not be loaded.
     """
 
     def __init__(self, config: EngineConfig, profile: HardwareProfile) -> None:
@@ -113,7 +113,7 @@ def _blamed(strategy: Strategy) -> Iterator[None]:
     """Name the strategy in whatever it raises."""
     try:
         yield
-    except PluginContractError:
+    except (ConfigError, PluginContractError):  # the first is about an option, a prior say: the user's to mend
         raise
     except STRATEGY_FAILURES as error:  # the plugin boundary: passed on, with a name
         raise PluginContractError(

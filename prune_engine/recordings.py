@@ -38,6 +38,12 @@ class RecordedSpace:
         return sum(self.unmatched.values())
 
     @property
+    def remark(self) -> str | None:
+        """What to tell of records that are no candidates of the space; None if all are."""
+        parts = "; ".join(f"{n} times {reason}" for reason, n in self.unmatched.items())
+        return f"{self.n_unmatched} records are no candidates of its space: {parts}" if parts else None
+
+    @property
     def n_candidates(self) -> int:
         """Distinct candidates recorded, the failed included."""
         return sum(map(len, self.batches))

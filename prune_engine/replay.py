@@ -15,7 +15,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult
 from prune_engine.measurement import MeasuredCandidate, Measurement
-from prune_engine.plugins import PluginHost
+from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay_workbench import ReplayCurve, ReplayWorkbench
 from prune_engine.space import DesignSpace
@@ -27,12 +27,13 @@ from prune_engine.strategies import Explorer, Fitness
 class Replay:
     """What a replayed run achieved: the engine's result, a curve for each task, and what each round measured.
 
-    ``rounds`` is by task id.
+    ``rounds`` is by task id; ``failed_plugins`` are those that it did without, wholly or in part.
     """
 
     run: RunResult
     curves: tuple[ReplayCurve, ...]
     rounds: Mapping[str, Sequence[Sequence[MeasuredCandidate]]]
+    failed_plugins: tuple[PluginRecord, ...] = ()
 
 
 def replay(
@@ -62,7 +63,8 @@ def replay(
     workbench = ReplayWorkbench(recorded, profile_digest=profile.digest(), n_threads=n_threads)
     engine = Engine(config, workbench, store, profile, host=host, observer=observer, should_stop=should_stop)
     run = engine.run([space.task for space in recorded])
-    return Replay(run, tuple(workbench.curve(space.task) for space in recorded), workbench.measured)
+    failed = tuple(one for one in host.records if one.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE))
+    return Replay(run, tuple(workbench.curve(space.task) for space in recorded), workbench.measured, failed)
 
 
 class RecordedExplorer(Explorer):

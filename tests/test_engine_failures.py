@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 from kits.engine import RunEngine, Seeds, StrategyPlugin, stored_ids
 from prune_engine_explore.uniform import UniformExplorer
 
-from prune_engine.errors import MeasureServerError, NothingMeasuredError
+from prune_engine.errors import ConfigError, MeasureServerError, NothingMeasuredError
 from prune_engine.hookspecs import hookimpl
 from prune_engine.measurement import MeasureErrorKind
 from prune_engine.space import DesignSpace
@@ -220,6 +221,16 @@ def test_a_learner_cannot_change_what_the_next_one_is_taught(run_engine: RunEngi
         [make_task()], plugins=plugins, explorer="acme.explorer", n_trials=64, verifier="lightgbm.decisions"
     )
     assert set(run.failures) == {"acme"}
+
+
+def test_a_prior_that_cannot_be_read_ends_the_run_before_anything_is_measured(
+    run_engine: RunEngine, store: Store, tmp_path: Path
+) -> None:
+    file, task = tmp_path / "cut-off.npz", make_task()
+    file.write_bytes(b"PK")
+    with pytest.raises(ConfigError, match=r"cut-off\.npz: not a model of this verifier"):
+        run_engine([task], n_trials=32, verifier="lightgbm.residual", prior=str(file))
+    assert not stored_ids(store, task)
 
 
 class FailingTransfer(Seeds):

@@ -170,10 +170,18 @@ def _table_rows(
     n_samples: int,
     sampling: str,
 ) -> list[dict[str, Any]]:
+    from prune_engine.config import NAMED_PRIORS
     from prune_engine.errors import ConfigError
     from prune_engine.kernel_table_files import read_kernel_tables
     from prune_engine.ranking import train_prior
 
+    if source is not None and config.prior not in NAMED_PRIORS:
+        raise ConfigError(
+            "the verifier starts from one of the two",
+            who="rank",
+            got=f"--source {source} and --prior {config.prior}",
+            expected="--source or --prior",
+        )
     rows = []
     for table in read_kernel_tables(path):
         for remark in table.remarks:
@@ -192,7 +200,14 @@ def _table_rows(
             model = Path(folder) / "prior"
             train_prior(known, config, known_profile, model)
             adapted = config.model_copy(update={"prior": str(model)})
-            rows.append(_row(target, on_device, adapted, n_samples, sampling, table.device(device)))
+            try:
+                rows.append(_row(target, on_device, adapted, n_samples, sampling, table.device(device)))
+            except ConfigError as error:
+                if error.who != str(model):
+                    raise
+                raise ConfigError(
+                    error.problem, who=f"--source {source}", got=error.got, expected=error.expected
+                ) from error
     return rows
 
 
@@ -226,9 +241,8 @@ def _row(
     from prune_engine.ranking import rank as rank_space
     from prune_engine.store.open import open_store
 
-    if recorded.unmatched:
-        parts = "; ".join(f"{n} times {reason}" for reason, n in recorded.unmatched.items())
-        say(f"warning: {recorded.name}: {recorded.n_unmatched} records are no candidates of its space: {parts}")
+    if recorded.remark:
+        say(f"warning: {recorded.name}: {recorded.remark}")
     record = {
         "name": recorded.name,
         "device": device,

@@ -36,7 +36,9 @@ def _heading(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> st
         text += f"; the verifier knew {record['source']}"
     if record["n_samples"]:
         how = "as the engine chooses them" if record["sampling"] == "loop" else "drawn at random"
-        text += f"; {counted(record['n_samples'], 'candidate')} measured before, {how}"
+        fewest, most = (pick(row["n_measured"] for row in rows) for pick in (min, max))
+        n = counted(most, "candidate") if fewest == most else f"{fewest:,} to {most:,} candidates"
+        text += f"; {n} measured before, {how}"
     return text
 
 

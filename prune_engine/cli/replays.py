@@ -51,6 +51,8 @@ def replay_database(
         observer.on_status(f"warning: {remark}")
     spaces = [space for space in recording.spaces if space.best_secs is not None]
     for space in recording.spaces:
+        if space.remark:
+            observer.on_status(f"warning: {space.name}: {space.remark}")
         if space.best_secs is None:
             observer.on_status(f"warning: {space.name}: no candidate of it ran, {space.n_candidates} recorded")
     if not spaces:
@@ -87,6 +89,7 @@ def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
     reasons = {task.summary.task_id: task.summary.stop_reason for task in done.run.tasks}
     return {
         "stop_reason": done.run.stop_reason,
+        "failed_plugins": {plugin.name: plugin.summary for plugin in done.failed_plugins},
         "tasks": [
             {
                 "name": curve.name,
@@ -129,3 +132,5 @@ def _print(record: Mapping[str, Any]) -> None:
             task["stop_reason"],
         )
     print_table(console, table)
+    for name, why in record["failed_plugins"].items():
+        print_line(console, f"warning: plugin {name} {why}")

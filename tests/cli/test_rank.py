@@ -12,6 +12,8 @@ from kits.recordings import RECORDS_FILE, gemm_database, lines, schedules, write
 
 #: The device that the recordings are taken to be of, and the option that lets its rules not matter.
 DEVICE, ALL = ("--profile", "amd-epyc-9654"), ("--block", "rules")
+#: A device of a table, and one to learn from.
+ADAPTED = ("--device", "A100", "--source", "NoName")
 Inside = Callable[..., "tuple[int, str, str]"]
 
 TABLE = "workload\tconfig\tA100\tNoName\n" + "".join(
@@ -28,6 +30,7 @@ def database(tmp_path: Path) -> Path:
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "conv.tsv"
     path.write_text(TABLE)
+    (tmp_path / "few.tsv").write_text("workload\tconfig\tA100\tNoName\n\ta=1\t1\t2\n\ta=2\t2\t1\n")
     return path
 
 
@@ -67,6 +70,8 @@ def test_fewer_samples_than_asked_for_are_told_of(inside: Inside, database: Path
     assert code == 0
     assert json.loads(out)["workloads"][0]["n_measured"] == n
     assert f"warning: gemm: {n} of {n + 5} candidates were measured, there are no more that the rules allow" in err
+    out = inside("rank", database, "--samples", n + 5, *DEVICE, *ALL)[1]
+    assert f"; {n} candidates measured before, as the engine chooses them" in out
 
 
 def test_a_row_for_each_workload(inside: Inside, tmp_path: Path) -> None:
@@ -131,7 +136,17 @@ def test_the_rows_of_a_source_are_known_before(inside: Inside, table: Path) -> N
         (["conv.tsv", "--device", "H100"], "got 'H100'; expected one of: A100, NoName"),
         (["conv.tsv", "--device", "A100", "--source", "x"], "got 'x'; expected one of: A100, NoName"),
         (["conv.tsv", "--device", "A100", "--source", "NoName", "--verifier", "none"], "there is no verifier"),
+        (
+            ["conv.tsv", *ADAPTED, "--prior", "x"],
+            "got --source NoName and --prior x",
+        ),
+        (
+            ["few.tsv", *ADAPTED],
+            "error: --source NoName: this prior teaches nothing",
+        ),
         (["gemm", "--source", "A100"], "--source: needs a table of kernels"),
+        (["gemm", *DEVICE, "--prior", "no.such"], "error: no.such: not a model of this verifier"),
+        (["gemm", *DEVICE, "--prior", "no.such", "--samples", "3"], "error: no.such: not a model of this verifier"),
         (["gemm", "--verifier", "no.such"], "no such strategy"),
         (["gemm", *DEVICE, "--threads", "97"], "has fewer cores than threads"),
         (["nothing"], "is no MetaSchedule database; got no such folder"),
@@ -182,6 +197,19 @@ class TestReplay:
         assert code == 2
         assert "no candidate of any workload ran" in err
 
+    def test_what_it_does_without_is_told_of(self, inside: Inside, database: Path, tmp_path: Path) -> None:
+        (tmp_path / "broken.py").write_text("1 / 0")
+        other = json.loads(lines(database)[1])
+        other[1][0][0][2][2] = ["of another tuner"]
+        (database / RECORDS_FILE).write_text("\n".join([*lines(database), json.dumps(other)]))
+        broken = ("--plugin", tmp_path / "broken.py")
+        code, out, err = inside("tune", "--replay", database, *DEVICE, "--trials", 3, *broken)
+        assert code == 0
+        assert "warning: gemm: 1 records are no candidates of its space" in err
+        assert "warning: plugin broken" in out
+        out = inside("tune", "--replay", database, *DEVICE, "--trials", 3, "--json", "-q", *broken)[1]
+        assert "division by zero" in json.loads(out)["failed_plugins"]["broken"]
+
     def test_nothing_is_written(self, inside: Inside, database: Path, tmp_path: Path) -> None:
         before = sorted(tmp_path.rglob("*"))
         inside("tune", "--replay", database, *DEVICE, "--trials", 3, "-q")
@@ -193,6 +221,7 @@ class TestReplay:
             (["tune"], "got neither a model nor --replay"),
             (["tune", "model.onnx", "--replay", "gemm"], "got a model and --replay"),
             (["tune", "--replay", "nothing"], "is no MetaSchedule database"),
+            (["tune", "--replay", "gemm", *DEVICE, "--prior", "no.such"], "error: no.such: not a model of this"),
         ],
     )
     def test_bad_input(self, inside: Inside, database: Path, arguments: list[str], says: str) -> None:
