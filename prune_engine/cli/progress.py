@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from prune_engine.cli.streams import say
+from prune_engine.cli.tables import shortened
 from prune_engine.lifecycle import Observer, TaskSummary
 
 #: Seconds between two lines where the output is not a terminal.
@@ -19,9 +20,9 @@ _LINE_INTERVAL_SECS = 10.0
 _MAX_ROWS = 24
 #: Lines of the live display besides the rows: header, totals and phase, which may each take two, and the cursor's.
 _OTHER_LINES = 6
-#: Columns that the figures beside a task's name take, and the least that is left for the name.
-_FIGURES_WIDTH, _MIN_NAME_WIDTH = 66, 14
-_NARROW_FIGURES_WIDTH = 28
+#: Columns that the figures beside a task's name take at most, the least that is left for the name, and what is
+#: between two columns.
+_FIGURES_WIDTH, _MIN_NAME_WIDTH, _GAP = 66, 14, 2
 _COLUMNS = ("calls", "untuned", "best", "gain", "trials", "valid", "state")
 _NARROW_COLUMNS = ("untuned", "best", "gain")
 
@@ -142,32 +143,35 @@ class JsonProgress(Observer):
 
 
 def task_table(tasks: Sequence[TaskSummary], width: int) -> Table:
-    """Per task: calls, untuned, best, gain, trials, valid share, state; names are cut to fit ``width`` columns.
+    """Per task: calls, untuned, best, gain, trials, valid share, state, in ``width`` columns.
 
-    On a narrow terminal only the latencies and the gain are left.
+    Names are shortened in the middle: kernels of a model differ at the end as often as at the start. On a narrow
+    terminal only the latencies and the gain are left.
     """
+    cells = [_cells(task) for task in tasks]
+    taken = {name: _GAP + max([len(name), *(len(row[name]) for row in cells)]) for name in _COLUMNS}
     columns = _COLUMNS if width >= _MIN_NAME_WIDTH + _FIGURES_WIDTH else _NARROW_COLUMNS
-    figures_width = _FIGURES_WIDTH if columns is _COLUMNS else _NARROW_FIGURES_WIDTH
-    name_width = max(_MIN_NAME_WIDTH, width - figures_width)
+    name_width = max(_MIN_NAME_WIDTH, width - sum(taken[name] for name in columns))
     table = Table(box=None, pad_edge=False)
     table.add_column("task", no_wrap=True)
     for name in columns:
         table.add_column(name, justify="left" if name == "state" else "right", no_wrap=True)
-    for task in tasks:
-        valid = f"{100 * task.n_valid / task.n_trials:.0f} %" if task.n_trials else "-"
-        gain = f"{task.speedup:.2f}x" if task.speedup else "-"
-        cells = {
-            "calls": str(task.weight),
-            "untuned": _ms(task.default_secs),
-            "best": _ms(task.best_secs),
-            "gain": gain,
-            "trials": str(task.n_trials),
-            "valid": valid,
-            "state": task.stop_reason,
-        }
-        name = task.name if len(task.name) <= name_width else task.name[: name_width - 1] + "…"
-        table.add_row(name, *(cells[column] for column in columns))
+    for task, row in zip(tasks, cells, strict=True):
+        name = task.name if len(task.name) <= name_width else shortened(task.name, name_width)
+        table.add_row(name, *(row[column] for column in columns))
     return table
+
+
+def _cells(task: TaskSummary) -> dict[str, str]:
+    return {
+        "calls": str(task.weight),
+        "untuned": _ms(task.default_secs),
+        "best": _ms(task.best_secs),
+        "gain": f"{task.speedup:.2f}x" if task.speedup else "-",
+        "trials": str(task.n_trials),
+        "valid": f"{100 * task.n_valid / task.n_trials:.0f} %" if task.n_trials else "-",
+        "state": task.stop_reason,
+    }
 
 
 def _cost_secs(task: TaskSummary) -> float:

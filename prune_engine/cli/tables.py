@@ -75,9 +75,10 @@ def fitting(names: list[str], console: Console, others: list[list[str]]) -> list
         return names
     taken = sum(max(map(len, column)) + _GAP for column in others)
     room = max(_MIN_NAME, console.width - taken)
-    return [name if len(name) <= room else _shortened(name, room) for name in names]
+    return [name if len(name) <= room else shortened(name, room) for name in names]
 
 
-def _shortened(name: str, room: int) -> str:
+def shortened(name: str, room: int) -> str:
+    """A longer name in ``room`` columns: its start and its end."""
     head, tail = room // 2, (room - 1) // 2
     return f"{name[:head]}…{name[-tail:]}"

@@ -76,7 +76,12 @@ def tune(
         int, typer.Option(rich_help_panel=_BUDGET, min=1, help="Close a task after so many trials without gain.")
     ] = 96,
     seed: Annotated[int, typer.Option(rich_help_panel=_BUDGET, min=0, help="Seed of every random draw.")] = 0,
-    batch: Annotated[int, typer.Option(rich_help_panel=_BUDGET, min=1, help="Candidates per batch.")] = 16,
+    batch: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=_BUDGET, min=1, help="Candidates per batch; at most 8 in a task's first 32 trials."
+        ),
+    ] = 16,
     build_timeout: Annotated[
         float | None, typer.Option(rich_help_panel=_MEASURE, min=0.1, help="Seconds one build may take.")
     ] = None,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from prune_engine.cli.progress import LiveProgress
+from prune_engine.cli.progress import LiveProgress, task_table
 from prune_engine.lifecycle import TaskSummary
 
 
@@ -52,6 +53,14 @@ def test_totals_and_phase_are_on_the_screen(width: int, height: int) -> None:
 def test_all_columns_from_80_on() -> None:
     assert shown(80, 24, 1)[0].split() == ["task", "calls", "untuned", "best", "gain", "trials", "valid", "state"]
     assert shown(79, 24, 1)[0].split() == ["task", "untuned", "best", "gain"]
+
+
+def test_names_stay_apart_and_get_the_room_that_figures_leave() -> None:
+    names = [line.split()[0] for line in shown(80, 24, 12)[1:13]]
+    assert names[0] == "fused_c…relu_12"
+    assert len(set(names)) == 12
+    table = task_table([replace(summary(1), name="gemm:512x512x512+bias", stop_reason="trials")], 80)
+    assert list(table.columns[0].cells) == ["gemm:512x512x512+bias"]
 
 
 def test_full_disk_behind_stderr_does_not_stop_the_work() -> None:
