@@ -88,12 +88,20 @@ def read_model(path: Path) -> ModelFile:
         ) from error
     except _UNREADABLE as error:
         raise ConfigError(
-            f"not a model of this verifier ({type(error).__name__}: {error})",
+            f"not a model of this verifier ({_told(error)})",
             who=str(path),
             expected=f"a whole file of format {FORMAT}",
             remedy="Give a file that this verifier saved, or train afresh (--prior none).",
         ) from error
     return ModelFile(device, tasks)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if "allow_pickle" in str(error):  # numpy's words on other files are advice to load them as code
+        return "it is no archive of numbers"
+    return f"{type(error).__name__}: {error}"
 
 
 class _OtherSymbolsError(Exception):

@@ -115,6 +115,14 @@ def test_a_foreign_file_is_refused(tmp_path: Path, how: str) -> None:
         ResidualVerifier().load(file)
 
 
+def test_nobody_is_told_to_load_a_foreign_file_as_code(tmp_path: Path) -> None:
+    file = tmp_path / "model.npz"
+    file.write_text("# a page of text\n" * 20)
+    with pytest.raises(ConfigError, match="it is no archive of numbers") as caught:
+        ResidualVerifier().load(file)
+    assert "pickle" not in str(caught.value)
+
+
 def test_a_missing_prior_is_refused_when_a_task_is_met(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no-such-file"):
         ResidualVerifier(prior=str(tmp_path / "no-such-file")).score(make_batch(3), CONTEXT)
