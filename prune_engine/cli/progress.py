@@ -101,7 +101,9 @@ class LineProgress(Observer):
         before = sum(t.weight * t.default_secs for t in tasks if t.default_secs)
         after = sum(t.weight * t.best_secs for t in tasks if t.best_secs)
         n_trials, n_valid = sum(t.n_trials for t in tasks), sum(t.n_valid for t in tasks)
-        line = f"  {elapsed_secs:.0f} s: {n_trials} trials ({n_valid} valid), kernels {_ms(before)} -> {_ms(after)}"
+        line = f"  {elapsed_secs:.0f} s: {n_trials} trials ({n_valid} valid)"
+        if before:
+            line += f", kernels {_ms(before)} -> {_ms(after)}"
         if left_secs is not None:
             line += f", {max(left_secs, 0):.0f} s left"
         if n_trials_left is not None:

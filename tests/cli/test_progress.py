@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from prune_engine.cli.progress import LiveProgress, task_table
+from prune_engine.cli.progress import LineProgress, LiveProgress, task_table
 from prune_engine.lifecycle import TaskSummary
 
 
@@ -61,6 +61,18 @@ def test_names_stay_apart_and_get_the_room_that_figures_leave() -> None:
     assert len(set(names)) == 12
     table = task_table([replace(summary(1), name="gemm:512x512x512+bias", stop_reason="trials")], 80)
     assert list(table.columns[0].cells) == ["gemm:512x512x512+bias"]
+
+
+@pytest.mark.parametrize(("default_secs", "is_told"), [(None, False), (1e-3, True)])
+def test_kernels_are_told_of_once_one_was_measured(
+    default_secs: float | None, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("prune_engine.cli.progress._LINE_INTERVAL_SECS", 0.0)
+    task = replace(summary(1), default_secs=default_secs, best_secs=default_secs)
+    LineProgress().on_tasks([task], 12.0, 48.0, None)
+    told = capsys.readouterr().err
+    assert "48 s left" in told
+    assert ("kernels" in told) == is_told
 
 
 def test_full_disk_behind_stderr_does_not_stop_the_work() -> None:
