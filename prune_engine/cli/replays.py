@@ -110,7 +110,7 @@ def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _print(record: Mapping[str, Any]) -> None:
     from prune_engine.cli.console import result_console
-    from prune_engine.cli.tables import add_row, make_table, print_line, print_table
+    from prune_engine.cli.tables import add_row, fitting, make_table, print_line, print_table
 
     console = result_console()
     tasks = record["tasks"]
@@ -118,19 +118,20 @@ def _print(record: Mapping[str, Any]) -> None:
     print_line(console, f"best of the recording over best found after so many trials; profile {record['profile']}")
     headers = ["task", "candidates", "best ms", *(str(n) for n in marks), "all", "trials", "stopped by"]
     table = make_table(*headers, right=set(headers) - {"task", "stopped by"})
-    for task in tasks:
-        curve = task["curve"]
-        found = [f"{curve[n - 1]:.2f}" if len(curve) >= n else "" for n in marks]
-        add_row(
-            table,
-            task["name"],
+    cells = [
+        [
             f"{task['n_candidates']:,}",
             f"{task['best_secs'] * 1e3:.4g}",
-            *found,
+            *(f"{task['curve'][n - 1]:.2f}" if len(task["curve"]) >= n else "" for n in marks),
             f"{task['found']:.2f}",
             str(task["n_trials"]),
             task["stop_reason"],
-        )
+        ]
+        for task in tasks
+    ]
+    others = [list(column) for column in zip(headers[1:], *cells, strict=True)]
+    for name, row in zip(fitting([task["name"] for task in tasks], console, others), cells, strict=True):
+        add_row(table, name, *row)
     print_table(console, table)
     for name, why in record["failed_plugins"].items():
         print_line(console, f"warning: plugin {name} {why}")
