@@ -43,8 +43,8 @@ def prune(
 ) -> None:
     """Show what the rules leave of a design space: sizes, the legal share, what each rule cuts, times.
 
-    Spaces of up to 4 million candidates are judged completely, larger ones by a random sample. Nothing is
-    measured.
+    Spaces of up to 4 million candidates are judged completely, larger ones by a
+    random sample. Nothing is measured.
     """
     from prune_engine.cli.funnel_tables import print_funnels
     from prune_engine.cli.late_progress import LateProgress

@@ -94,8 +94,9 @@ def rank(
 ) -> None:
     """Order the candidates of a recorded space without measuring, and say how good the order is.
 
-    For each workload: the best run time of the recording divided by the best one among the first 1, 4, 8, 16 and
-    64 candidates (1.00 is perfect), and the rank correlation. With --samples the measured ones count as found.
+    For each workload: the best run time of the recording divided by the best one
+    among the first 1, 4, 8, 16 and 64 candidates (1.00 is perfect), and the rank
+    correlation. With --samples the measured ones count as found.
     """
     from prune_engine.cli.options import check_blocked
     from prune_engine.cli.rank_tables import print_rankings

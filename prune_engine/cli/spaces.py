@@ -35,8 +35,8 @@ def spaces(
 ) -> None:
     """Show the design space of each task: sketches, variables, exact sizes before and after each rule.
 
-    Nothing is measured. A sketch is interpreted if its loops could be read, so that candidates can be judged
-    without the compiler.
+    Nothing is measured. A sketch is interpreted if its loops could be read, so
+    that candidates can be judged without the compiler.
     """
     from prune_engine.cli.late_progress import LateProgress
     from prune_engine.cli.space_tables import print_spaces

@@ -142,8 +142,9 @@ def tune(
 ) -> None:
     """Tune a model for this machine's processor and write a faster one.
 
-    The result folder holds model.so and metadata.json (for `prune-engine run` or plain TVM), a
-    MetaSchedule database, and result.json. The same command again never measures a candidate twice.
+    The result folder holds model.so and metadata.json (for `prune-engine run` or
+    plain TVM), a MetaSchedule database, and result.json. The same command again
+    never measures a candidate twice.
     """
     from prune_engine.cli.options import (
         ask_for_open_dimensions,
