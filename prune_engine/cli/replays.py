@@ -86,7 +86,7 @@ def report_replay(record: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
-    reasons = {task.summary.task_id: task.summary.stop_reason for task in done.run.tasks}
+    summaries = {task.summary.task_id: task.summary for task in done.run.tasks}
     return {
         "stop_reason": done.run.stop_reason,
         "failed_plugins": {plugin.name: plugin.summary for plugin in done.failed_plugins},
@@ -96,7 +96,8 @@ def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
                 "task_id": curve.task_id,
                 "n_candidates": sizes[curve.task_id],
                 "n_trials": len(curve.run_secs),
-                "stop_reason": reasons[curve.task_id],
+                "n_trials_before": summaries[curve.task_id].n_trials - len(curve.run_secs),
+                "stop_reason": summaries[curve.task_id].stop_reason,
                 "best_secs": curve.best_secs,
                 "found": curve.found_at(len(curve.run_secs)),
                 "curve": curve.found.tolist(),
@@ -110,12 +111,15 @@ def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _print(record: Mapping[str, Any]) -> None:
     from prune_engine.cli.console import result_console
-    from prune_engine.cli.tables import add_row, fitting, make_table, print_line, print_table
+    from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
 
     console = result_console()
     tasks = record["tasks"]
     marks = [n for n in _MARKS if any(task["n_trials"] > n for task in tasks)]
-    print_line(console, f"best of the recording over best found after so many trials; profile {record['profile']}")
+    heading = f"best of the recording over best found after so many trials; profile {record['profile']}"
+    if n_before := sum(task["n_trials_before"] for task in tasks):
+        heading += f"; not counting {counted(n_before, 'trial')} of earlier runs on the store"
+    print_line(console, heading)
     headers = ["task", "candidates", "best ms", *(str(n) for n in marks), "all", "trials", "stopped by"]
     table = make_table(*headers, right=set(headers) - {"task", "stopped by"})
     cells = [

@@ -210,6 +210,11 @@ class TestReplay:
         out = inside("tune", "--replay", database, *DEVICE, "--trials", 3, "--json", "-q", *broken)[1]
         assert "division by zero" in json.loads(out)["failed_plugins"]["broken"]
 
+    def test_earlier_runs_on_the_store_are_told_of(self, inside: Inside, database: Path, tmp_path: Path) -> None:
+        arguments = ("tune", "--replay", database, *DEVICE, "--store", tmp_path / "s.sqlite3", "-q", "--trials")
+        assert "earlier runs" not in inside(*arguments, 3)[1]
+        assert "; not counting 3 trials of earlier runs on the store" in inside(*arguments, 5)[1]
+
     def test_nothing_is_written(self, inside: Inside, database: Path, tmp_path: Path) -> None:
         before = sorted(tmp_path.rglob("*"))
         inside("tune", "--replay", database, *DEVICE, "--trials", 3, "-q")
