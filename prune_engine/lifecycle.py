@@ -99,7 +99,7 @@ class RunResult:
     """What a run achieved.
 
     ``stop_reason``: trials, seconds or interrupted; else what closed most of the tasks: plateau, converged,
-    exhausted, nothing_to_tune, default_failed or explorer_failed.
+    exhausted, nothing_to_tune or default_failed.
     """
 
     run_id: str

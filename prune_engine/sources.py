@@ -10,7 +10,9 @@ from prune_engine import contracts
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
+from prune_engine.enumeration import drawn
 from prune_engine.pipeline import Pipeline
+from prune_engine.space import DesignSpace
 from prune_engine.standing import OnFailure
 from prune_engine.store.base import Store
 from prune_engine.strategy_set import Strategies
@@ -18,7 +20,11 @@ from prune_engine.task_state import TaskState
 
 
 class Sources:
-    """Asks the explorer and the transfers; what they return is checked, a transfer that fails is asked no more."""
+    """Asks the explorer and the transfers; what they return is checked.
+
+    A transfer that fails is asked no more, an explorer that fails not for the same task: its candidates are drawn
+    uniformly from then on.
+    """
 
     def __init__(
         self,
@@ -32,19 +38,27 @@ class Sources:
         self._strategies, self._pipeline, self._config = strategies, pipeline, config
         self._store, self._rng, self._on_failure = store, rng, on_failure
         self._failed_transfers: set[str] = set()
+        self._tasks_without_explorer: set[str] = set()
 
     def proposals(self, state: TaskState) -> Sequence[CandidateBatch]:
-        """What the explorer proposes for an open task; without a working one the task ends."""
+        """What the explorer proposes for an open task, or draws where it failed."""
         explorer, space = self._strategies.explorer, state.space
         assert space is not None, "only open tasks get here"
+        if state.task.task_id in self._tasks_without_explorer:
+            return self._drawn(space)
         try:
             batches = explorer.propose(space, self._config.explore_size, self._pipeline.fitness, self._rng)
             return contracts.check_batches(explorer.name, batches, space)
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            # Nothing can go on without an explorer; it may still manage the spaces of other tasks.
             self._on_failure(explorer, error)
-            state.stop_reason = "explorer_failed"
-            return []
+            self._tasks_without_explorer.add(state.task.task_id)  # it may still manage the spaces of others
+            return self._drawn(space)
+
+    def _drawn(self, space: DesignSpace) -> list[CandidateBatch]:
+        """Uniform draws, as many from each sketch."""
+        sketches = [sketch for sketch in space.sketches if sketch.size]
+        share = -(-self._config.explore_size // max(1, len(sketches)))
+        return [CandidateBatch(space, s, drawn(s, min(share, s.size), self._rng)) for s in sketches]
 
     def seeds(self, state: TaskState, limit: int) -> list[CandidateBatch]:
         """At most ``limit`` transferred schedules for an open task, those of earlier transfers first."""

@@ -174,26 +174,28 @@ BAD_PROPOSALS = {
 
 
 @pytest.mark.parametrize("propose", BAD_PROPOSALS.values(), ids=BAD_PROPOSALS)
-def test_a_failing_explorer_is_named_and_the_defaults_ship(run_engine: RunEngine, propose: Any) -> None:
+def test_a_failing_explorer_is_named_and_candidates_are_drawn(run_engine: RunEngine, propose: Any) -> None:
     plugins = {"acme": ExplorerPlugin(BadExplorer(propose))}
     run = run_engine([make_task("a"), make_task("b")], plugins=plugins, explorer="acme.explorer", n_trials=32)
     assert set(run.failures) == {"acme"}
     assert "acme.explorer" in run.failures["acme"]
-    assert run.result.stop_reason == "explorer_failed"
-    assert [t.summary.best_candidate_id for t in run.result.tasks] == ["default"] * 2
+    assert [t.summary.n_trials for t in run.result.tasks] == [16, 16]
 
 
 def test_an_explorer_that_fails_on_one_task_goes_on_with_the_others(run_engine: RunEngine) -> None:
-    explorer = BadExplorer()
-    explorer._propose = lambda space: (  # type: ignore[assignment]
-        explode()
-        if space.task.name == "a"
-        else UniformExplorer().propose(space, 99, None, np.random.default_rng(0))
-    )
-    plugins = {"acme": ExplorerPlugin(explorer)}
-    run = run_engine([make_task("a"), make_task("b")], plugins=plugins, explorer="acme.explorer", n_trials=32)
-    assert [t.summary.n_trials for t in run.result.tasks] == [0, 32]
-    assert run.result.tasks[0].summary.stop_reason == "explorer_failed"
+    asked: list[str] = []
+
+    def propose(space: DesignSpace) -> Any:
+        asked.append(space.task.name)
+        rng = np.random.default_rng(0)
+        return explode() if space.task.name == "a" else UniformExplorer().propose(space, 99, None, rng)
+
+    plugins = {"acme": ExplorerPlugin(BadExplorer(propose))}
+    tasks = [make_task("a"), make_task("b")]
+    run = run_engine(tasks, plugins=plugins, explorer="acme.explorer", n_trials=64)
+    assert all(t.summary.n_trials >= 16 for t in run.result.tasks)
+    assert asked.count("a") == 1
+    assert asked.count("b") > 1
 
 
 def test_an_explorer_that_only_proposes_what_was_seen_ends_the_task(run_engine: RunEngine) -> None:

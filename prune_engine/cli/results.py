@@ -26,7 +26,6 @@ _STOP_REASONS = {
     "interrupted": "it was interrupted",
     "nothing_to_tune": "no kernel has anything to choose",
     "default_failed": "no untuned kernel could be measured",
-    "explorer_failed": "the explorer failed",
 }
 
 

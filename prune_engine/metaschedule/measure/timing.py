@@ -56,7 +56,7 @@ class TimingPlan:
     paired_budget_secs: float = 0.6
     contender_ratio: float = 1.05
     hard_budget_secs: float = 2.0
-    cold_call_secs: float = 0.003
+    cold_call_secs: float = 0.01
     call_overhead_secs: float = 0.00002
 
 
