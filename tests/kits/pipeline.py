@@ -10,6 +10,7 @@ from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
 
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
+from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.strategies import DraftScorer, Rule, Selector, Strategy, Verifier
@@ -94,6 +95,7 @@ def pipeline(
     draft: DraftScorer | None = None,
     verifier: Verifier | None = None,
     selector: Selector | None = None,
+    profile: HardwareProfile | None = None,
     **options: Any,
 ) -> Made:
     failed: list[tuple[str, BaseException]] = []
@@ -106,7 +108,7 @@ def pipeline(
         draft_scorer=draft,
         verifier=verifier,
         selector=selector or EpsilonGreedySelector(0.0),
-        profile=make_profile(),
+        profile=profile or make_profile(),
         config=EngineConfig.of(**options),
         on_failure=on_failure,
     )

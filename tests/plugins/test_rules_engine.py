@@ -26,9 +26,7 @@ GPU_SYMBOLS = {
 
 
 def on(profile, **options):
-    made = pipeline(*prune_engine_rules.register_rules(), audit_fraction=0, **options)
-    made[0]._profile = profile
-    return made
+    return pipeline(*prune_engine_rules.register_rules(), audit_fraction=0, profile=profile, **options)
 
 
 def test_each_candidate_is_dropped_by_the_first_rule_that_objects() -> None:
