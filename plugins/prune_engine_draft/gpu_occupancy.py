@@ -59,7 +59,9 @@ def occupancy(c: Columns, device: GpuDevice) -> Occupancy:
     wanted = results * (in_memory == 0) + _REGISTERS_BESIDE
     most = np.minimum(device.registers_per_thread, np.floor(device.registers_per_core / (warps * device.warp)))
     spilled = np.maximum(wanted - most, 0) / wanted
-    registers = np.ceil(np.minimum(wanted, most) / device.register_unit) * device.register_unit
+    # More threads than a core has registers for are not legal, but asked about all the same: a unit at least.
+    units = np.maximum(np.ceil(np.minimum(wanted, most) / device.register_unit), 1)
+    registers = units * device.register_unit
     resident = np.minimum(np.floor(device.threads_per_core / (warps * device.warp)), device.blocks_per_core)
     resident = np.minimum(resident, np.floor(device.registers_per_core / (registers * warps * device.warp)))
     shared = np.ceil(c["shared_bytes"] / device.shared_unit_bytes) * device.shared_unit_bytes
