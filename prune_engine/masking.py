@@ -21,7 +21,7 @@ from prune_engine.space import DesignSpace
 from prune_engine.standing import Standing
 from prune_engine.strategies import Rule
 from prune_engine.survivors import Survivors
-from prune_engine.table_audits import TableAudits, cut_between
+from prune_engine.table_audits import TableAudits
 from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage, Verdict
 
 
@@ -73,7 +73,7 @@ class Masking:
                 funnel.add(step)
             if smaller.size < space.size:
                 if rule.kind is RuleKind.HEURISTIC:
-                    self._table_audits.note(task_id, rule.name, cut_between(space, smaller))
+                    self._table_audits.note(task_id, rule.name, space, smaller)
                 evidence = {"size_before": float(space.size), "size_after": float(smaller.size)}
                 dropped = min(space.size - smaller.size, 2**62)
                 reason, _ = self._reason(rule, {})

@@ -27,11 +27,24 @@ class TableAudits:
     """What each rule cut, by task and rule."""
 
     def __init__(self) -> None:
+        self._spaces: dict[str, dict[str, tuple[DesignSpace, DesignSpace]]] = {}
         self._cuts: dict[str, dict[str, Cut]] = {}
 
-    def note(self, task_id: str, rule: str, cut: Cut) -> None:
-        """Take in what a rule cut of a task's tables, in place of what it cut before."""
-        self._cuts.setdefault(task_id, {})[rule] = cut
+    def note(self, task_id: str, rule: str, before: DesignSpace, after: DesignSpace) -> None:
+        """Take in what a rule made of a task's space, in place of what it did before.
+
+        The rows are looked up when the first audit is drawn: restricting a space takes less than that.
+        """
+        self._spaces.setdefault(task_id, {})[rule] = before, after
+        self._cuts.get(task_id, {}).pop(rule, None)
+
+    def _cuts_of(self, task_id: str) -> Mapping[str, Cut]:
+        """What each rule cut of a task's tables."""
+        cuts = self._cuts.setdefault(task_id, {})
+        for rule, (before, after) in self._spaces.get(task_id, {}).items():
+            if rule not in cuts:
+                cuts[rule] = cut_between(before, after)
+        return cuts
 
     def draw(
         self,
@@ -46,7 +59,7 @@ class TableAudits:
         """
         if not proposals or not n:
             return []
-        cuts = self._cuts.get(proposals[0].space.task.task_id, {})
+        cuts = self._cuts_of(proposals[0].space.task.task_id)
         places = [
             (rule, batch, variable, rows)
             for rule, cut in cuts.items()

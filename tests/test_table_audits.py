@@ -108,7 +108,7 @@ def test_nothing_to_draw_from() -> None:
     assert found.draw([], 5, rng, {"acme.cut"}) == []
     assert found.draw([make_batch(5)], 5, rng, {"acme.cut"}) == []
     space = make_space()
-    found.note(space.task.task_id, "acme.cut", cut_between(space, space.restrict(keep_first(3)(space))))
+    found.note(space.task.task_id, "acme.cut", space, space.restrict(keep_first(3)(space)))
     assert found.draw([make_batch(0)], 5, rng, {"acme.cut"}) == []
     assert found.draw([make_batch(5)], 5, rng, {"acme.other"}) == []
     assert found.draw([make_batch(5)], 5, rng, {"acme.cut"})
