@@ -31,7 +31,7 @@ class MatrixAlignment(Rule):
 
         def sizes(sketch: Sketch, variable: Variable, subject: Subject) -> tuple[int, int] | None:
             """Elements that one step of the table stands for, and what they must be multiples of."""
-            instruction = tensorized_tile(sketch)
+            instruction = tensorized_tile(space.task, sketch)
             if instruction is None and profile.kind is not DeviceKind.NPU:
                 return None
             axes = contraction_axes(sketch, subject.statement)

@@ -13,8 +13,6 @@ from prune_engine_rules.tables import extent_of, inner_product, restrict_tiles, 
 #: Shorter reductions are the windows of convolutions, whose best schedules do take them step by step.
 _MIN_EXTENT = 8
 
-_WIDE_DTYPES = frozenset({"float32", "float64", "int32", "int64"})
-
 
 class UnitReduction(Rule):
     """The longest reduction of a statement is not tiled: everything inside its outermost loop is one step.
@@ -27,27 +25,19 @@ class UnitReduction(Rule):
 
     def restrict(self, space: DesignSpace, profile: HardwareProfile) -> SpaceRestriction | None:  # noqa: ARG002
         """Cut rows whose inner parts are all 1 where others are possible."""
-        # Matrix instructions take narrow types; to look for them in loop nests costs a millisecond a structure.
-        may_be_tensorized = not _WIDE_DTYPES.issuperset(space.task.arg_dtypes)
 
         def choose(sketch: Sketch, variable: Variable, subject: Subject) -> bool | None:
-            is_long = _is_long(sketch, variable, subject)
-            return None if is_long and may_be_tensorized and tensorized_tile(sketch) else is_long
+            """True for the longest reduction of a statement, if it is long enough; else None."""
+            is_long = subject.is_reduction and extent_of(variable) >= max(
+                _MIN_EXTENT, _longest_reduction(sketch, subject.statement)
+            )
+            return True if is_long and tensorized_tile(space.task, sketch) is None else None
 
         return restrict_tiles(space, choose, lambda table, _: inner_product(table) > 1)
 
     def reason(self, symbols: Mapping[str, float], profile: HardwareProfile) -> str:  # noqa: ARG002
         """Say what is cut."""
         return f"a reduction of {_MIN_EXTENT} or more steps whose inner tile is a single step"
-
-
-def _is_long(sketch: Sketch, variable: Variable, subject: Subject) -> bool | None:
-    """True for the longest reduction of a statement, if it is long enough; else None."""
-    if not subject.is_reduction:
-        return None
-    extent = extent_of(variable)
-    is_longest = extent >= max(_MIN_EXTENT, _longest_reduction(sketch, subject.statement))
-    return True if is_longest else None
 
 
 def _longest_reduction(sketch: Sketch, statement: str) -> int:

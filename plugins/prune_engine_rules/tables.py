@@ -11,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.space import DesignSpace, Int32Array, Sketch, SpaceRestriction, Subject, Variable, VariableKind
+from prune_engine.task import TuningTask
 from prune_engine.verdicts import BoolArray
 
 K = TypeVar("K", bound=Hashable)
 
 #: A tile variable whose subject is known, in its sketch -> what decides about its rows, or None to keep all.
 Choose = Callable[[Sketch, Variable, Subject], "K | None"]
+#: Operands that no matrix instruction of a compiler's takes.
+_WIDE_DTYPES = ("float32", "float64")
 #: A choice table, int32 (m, p), and what decides -> rows to keep, bool (m,).
 Rows = Callable[[Int32Array, K], BoolArray]
 
@@ -69,11 +72,14 @@ def item_bytes(dtype: str) -> int:
     return max(1, int(bits[0]) // 8) if bits else 1
 
 
-def tensorized_tile(sketch: Sketch) -> tuple[int, int, int] | None:
-    """The m, n, k of one matrix instruction of a sketch, or None if it uses none.
+def tensorized_tile(task: TuningTask, sketch: Sketch) -> tuple[int, int, int] | None:
+    """The m, n, k of one matrix instruction of a sketch of ``task``, or None if it uses none.
 
     Tables of such a sketch count whole instructions, not elements.
     """
+    # No matrix instruction takes these, and reading a nest to see it costs more than all rules together.
+    if task.arg_dtypes and task.arg_dtypes[0] in _WIDE_DTYPES:
+        return None
     if sketch.nests is None or not all(v.size for v in sketch.variables):
         return None
     first = np.array([[v.rows[0] for v in sketch.variables]], dtype=np.int32).reshape(1, -1)

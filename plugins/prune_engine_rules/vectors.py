@@ -78,13 +78,11 @@ def _lanes(space: DesignSpace, profile: HardwareProfile) -> int | None:
 
 def _vectorised(space: DesignSpace) -> Callable[[Sketch, Variable, Subject], bool | None]:
     """True for an iterator along contiguous memory, unless matrix instructions take it; else None."""
-    # No matrix instruction of a CPU takes these, and reading a nest to see it costs more than all the rest.
-    is_plain = space.task.arg_dtypes[0] in ("float32", "float64")
 
     def choose(sketch: Sketch, _: Variable, subject: Subject) -> bool | None:
         if subject.is_reduction or not subject.is_contiguous:
             return None
-        return True if is_plain or tensorized_tile(sketch) is None else None
+        return True if tensorized_tile(space.task, sketch) is None else None
 
     return choose
 
