@@ -58,10 +58,7 @@ class CandidateBatch:
 
     def is_allowed(self) -> NDArray[np.bool_]:
         """Which candidates hold only rows that the sketch still allows, bool (n,)."""
-        keep = np.ones(len(self), dtype=np.bool_)
-        for v, variable in enumerate(self.sketch.variables):
-            keep &= np.isin(self.indices[:, v], variable.rows)
-        return keep
+        return self.sketch.allows(self.indices)
 
     def column(self, variable: int) -> Int32Array:
         """The decisions of one variable, int32 (n, p)."""

@@ -133,6 +133,15 @@ class Sketch:
         """Exact number of candidates: the product of the variables' sizes (1 without variables)."""
         return math.prod(v.size for v in self.variables)
 
+    def allows(self, indices: Int32Array) -> BoolArray:
+        """Which candidates, int32 (n, v), hold only rows that are still allowed, bool (n,)."""
+        keep = np.ones(len(indices), dtype=np.bool_)
+        for v, variable in enumerate(self.variables):
+            allowed = np.zeros(len(variable.table), dtype=np.bool_)
+            allowed[variable.rows] = True
+            keep &= allowed[indices[:, v]]
+        return keep
+
 
 @dataclass(frozen=True, slots=True)
 class SpaceRestriction:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from prune_engine.space import BoolArray, DesignSpace, Int32Array, Sketch
+from prune_engine.space import DesignSpace, Int32Array, Sketch
 from prune_engine.strategies import Fitness
 from prune_engine.verdicts import Float64Array
 from prune_engine_explore.breeding import offspring
@@ -109,7 +109,7 @@ class Search:
     def _field(self, sketch: Sketch, population: Population) -> Field:
         steps = self._neighbours.of_sketch(sketch)
         descent = all_steps(self._memory.incumbents(sketch), steps)
-        descent = descent[is_allowed(sketch, descent)]
+        descent = descent[sketch.allows(descent)]
         return Field(sketch, population, self._memory.of(sketch), steps, descent, np.empty(0))
 
     def _open(self, field: Field, near: Int32Array, n: int) -> None:
@@ -126,7 +126,7 @@ class Search:
         if field.memory.kept is not None:
             parts.append(field.memory.kept)
         known = np.concatenate(parts)
-        return known[is_allowed(field.sketch, known)]
+        return known[field.sketch.allows(known)]
 
     def _generation(self, n: int, n_opened: float) -> None:
         for field, share in zip(self.fields, self._shares(), strict=True):
@@ -199,7 +199,7 @@ class Search:
             best = rows[: -(-n // len(sources))]
             parts.append(translation(best, self._defaults(field, len(best))))
         copied = np.concatenate(parts)
-        return copied[is_allowed(field.sketch, copied)]
+        return copied[field.sketch.allows(copied)]
 
 
 def _allowance(field: Field, n: float) -> float:
@@ -212,13 +212,3 @@ def score_first(field: Field, rows: Int32Array) -> None:
     rows, scores = field.population.add(rows)
     at = np.isin(row_keys(rows), row_keys(field.descent))
     field.descent, field.descent_scores = rows[at], scores[at]
-
-
-def is_allowed(sketch: Sketch, indices: Int32Array) -> BoolArray:
-    """Which candidates, int32 (n, v), hold only choices that the sketch still allows, bool (n,)."""
-    keep = np.ones(len(indices), dtype=np.bool_)
-    for v, variable in enumerate(sketch.variables):
-        allowed = np.zeros(len(variable.table), dtype=np.bool_)
-        allowed[variable.rows] = True
-        keep &= allowed[indices[:, v]]
-    return keep

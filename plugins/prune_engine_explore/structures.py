@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.enumeration import drawn
 from prune_engine.space import BoolArray, Int32Array, Sketch, VariableKind
 from prune_engine_explore.keys import KeySet, row_keys
 from prune_engine_explore.neighbours import Neighbours
@@ -58,12 +59,10 @@ class Structures:
         n_before = len(self)
         self._add(keep(self._one_each(near, n)), n)
         if len(self) < n_before + n:
-            drawn = np.empty((_N_LOOKED_AT, len(sketch.variables)), dtype=np.int32)
-            for v, variable in enumerate(sketch.variables):
-                drawn[:, v] = variable.rows[rng.integers(variable.size, size=len(drawn))]
-            self._add(keep(self._one_each(drawn, n)), n_before + n - len(self))
+            looked_at = drawn(sketch, _N_LOOKED_AT, rng)
+            self._add(keep(self._one_each(looked_at, n)), n_before + n - len(self))
             if not len(self):  # nothing that runs was among them: better any than none
-                self._add(drawn, n)
+                self._add(looked_at, n)
 
     def steps(self, best: Int32Array, tables: Sequence[Neighbours], rng: np.random.Generator) -> Int32Array:
         """Candidates one location from the best, int32 (m, v), whose structures are not open.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.enumeration import drawn, numbered
 from prune_engine.space import DesignSpace, Int32Array, Sketch
 from prune_engine.strategies import Explorer, Fitness
 
@@ -47,23 +47,13 @@ class UniformExplorer(Explorer):
 def _draw(sketch: Sketch, n: int, rng: np.random.Generator) -> Int32Array:
     """``n`` distinct candidates of a sketch that has as many, in random order, int32 (<= n, v)."""
     if sketch.size <= max(_COUNTABLE, _COUNTABLE_RATIO * n):
-        return _numbered(sketch, rng.permutation(sketch.size)[:n])
+        return numbered(sketch, rng.permutation(sketch.size)[:n])
     rows = np.empty((0, len(sketch.variables)), dtype=np.int32)
     for _ in range(_MAX_DRAWS):
         missing = n - len(rows)
         if missing <= 0:
             break
-        drawn = [v.rows[rng.integers(v.size, size=missing)] for v in sketch.variables]
-        rows = np.concatenate([rows, np.stack(drawn, axis=1)])
+        rows = np.concatenate([rows, drawn(sketch, missing, rng)])
         _, first = np.unique(rows, axis=0, return_index=True)
         rows = rows[np.sort(first)]
     return np.ascontiguousarray(rows)
-
-
-def _numbered(sketch: Sketch, numbers: NDArray[np.int64]) -> Int32Array:
-    """The candidates of these numbers, int32 (n, v); number 0 has the first row of every variable."""
-    if not sketch.variables:
-        return np.empty((len(numbers), 0), dtype=np.int32)
-    positions = np.unravel_index(numbers, [v.size for v in sketch.variables])
-    columns = [v.rows[at] for v, at in zip(sketch.variables, positions, strict=True)]
-    return np.ascontiguousarray(np.stack(columns, axis=1), dtype=np.int32)
