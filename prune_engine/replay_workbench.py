@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from prune_engine.candidates import Candidate, CandidateBatch, rows_of
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.measurement import (
     DEFAULT_CANDIDATE,
+    STOP_RATIOS,
     Comparison,
     MeasuredCandidate,
     MeasureError,
@@ -23,8 +24,8 @@ from prune_engine.space import DesignSpace, Int32Array
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Float64Array
 
-#: Latency over the incumbent's above which stages 0 and 1 of a measurement stop, as on hardware.
-_STOP_RATIOS = (3.0, 1.3)
+#: What measurements of a replay are stored under.
+DEVICE_NAME = "replay"
 #: Repeats of a comparison; a recording has one number, so they are equal.
 _N_REPEATS = 5
 _FAILED = MeasureError(MeasureErrorKind.RUN_ERROR, "it failed when it was recorded")
@@ -88,7 +89,7 @@ class ReplayWorkbench:
 
     def device_name(self) -> str:
         """What measurements of a replay are stored under: never a real device's."""
-        return "replay"
+        return DEVICE_NAME
 
     def n_threads(self) -> int:
         """The thread count given, 1 by default."""
@@ -146,19 +147,13 @@ class ReplayWorkbench:
         assert space.best_secs is not None, "checked when it was taken in"
         return ReplayCurve(space.name, task.task_id, space.best_secs, secs, tuple(map(len, batches)))
 
-    def measurement(self, candidate: Candidate, run_secs: float) -> Measurement:
-        """A full measurement of so many seconds, NaN for a failure."""
-        return self._measurement(candidate.candidate_id, _FAILED if np.isnan(run_secs) else float(run_secs), None)
-
     def _look_up(self, space: DesignSpace, candidate: Candidate) -> float | MeasureError:
         rows = rows_of(space.sketches[candidate.sketch_index], candidate.decisions)
         known = self._secs[space.task.task_id][candidate.sketch_index]
         secs = None if rows is None else known.get(rows.tobytes())
         if secs is None:
             return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, "it was not recorded")
-        return (
-            MeasureError(MeasureErrorKind.RUN_ERROR, "it failed when it was recorded") if np.isnan(secs) else secs
-        )
+        return _FAILED if np.isnan(secs) else secs
 
     def _default_secs(self, task: TuningTask) -> float:
         recorded = self._recorded[task.task_id]
@@ -169,21 +164,31 @@ class ReplayWorkbench:
     def _measurement(
         self, candidate_id: str, secs: float | MeasureError, incumbent_secs: float | None
     ) -> Measurement:
+        measured_at = float(next(self._clock))
         stage = 2
         if incumbent_secs is not None and isinstance(secs, float):
-            stage = min((s for s, ratio in enumerate(_STOP_RATIOS) if secs > ratio * incumbent_secs), default=2)
-        return Measurement(
-            candidate_id=candidate_id,
-            run_secs=(secs,) if isinstance(secs, float) else (),
-            error=None if isinstance(secs, float) else secs,
-            build_secs=0.0,
-            device_name=self.device_name(),
-            n_threads=self._n_threads,
-            profile_digest=self._profile_digest,
-            measured_at=float(next(self._clock)),
-            stage=stage,
-            is_censored=stage < 2,
-        )
+            stage = min((s for s, ratio in enumerate(STOP_RATIOS) if secs > ratio * incumbent_secs), default=2)
+        made = looked_up(candidate_id, secs, n_threads=self._n_threads, profile_digest=self._profile_digest)
+        return replace(made, measured_at=measured_at, stage=stage, is_censored=stage < 2)
+
+
+def looked_up(
+    candidate_id: str, secs: float | MeasureError, *, n_threads: int = 1, profile_digest: str = ""
+) -> Measurement:
+    """A full measurement of so many seconds, NaN for a failure, as a replay stores it."""
+    if isinstance(secs, float) and np.isnan(secs):
+        secs = _FAILED
+    return Measurement(
+        candidate_id=candidate_id,
+        run_secs=(secs,) if isinstance(secs, float) else (),
+        error=None if isinstance(secs, float) else secs,
+        build_secs=0.0,
+        device_name=DEVICE_NAME,
+        n_threads=n_threads,
+        profile_digest=profile_digest,
+        measured_at=0.0,
+        stage=2,
+    )
 
 
 def found_after(run_secs: Float64Array, best_secs: float) -> Float64Array:

@@ -17,6 +17,7 @@ from prune_engine.candidates import Candidate, CandidateBatch
 from prune_engine.errors import MeasureServerError, SpaceError
 from prune_engine.measurement import (
     DEFAULT_CANDIDATE,
+    STOP_RATIOS,
     Comparison,
     MeasuredCandidate,
     MeasureError,
@@ -27,8 +28,7 @@ from prune_engine.space import DesignSpace, Variable, VariableKind
 from prune_engine.task import TuningTask
 from prune_engine.testing.builders import make_space
 
-#: Latency over the incumbent's at which stages 0 and 1 stop, and the calls of each stage.
-_STOP_RATIOS = (3.0, 1.3)
+#: The calls of each stage of a measurement.
 _STAGE_CALLS = (1, 3, 5)
 
 
@@ -206,7 +206,7 @@ class FakeWorkbench:
     ) -> Measurement:
         stage = 2
         if incumbent_secs is not None:
-            stopped = [s for s, ratio in enumerate(_STOP_RATIOS) if latency_secs > ratio * incumbent_secs]
+            stopped = [s for s, ratio in enumerate(STOP_RATIOS) if latency_secs > ratio * incumbent_secs]
             stage = min(stopped, default=2)
         run_secs = self._repeats(task, candidate_id, latency_secs, _STAGE_CALLS[stage], "measure")
         return Measurement(

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
+from prune_engine.measurement import STOP_RATIOS
+
 #: Repeats of a kernel for which more are not worth the time.
 _FEWEST_REPEATS = 3
 #: A call that lasts as long fills the caches in the first few percent of it.
@@ -45,8 +47,8 @@ class TimingPlan:
     measured too long by up to ``call_overhead_secs``, which matters for kernels of microseconds.
     """
 
-    hopeless_ratio: float = 3.0
-    promising_ratio: float = 1.3
+    hopeless_ratio: float = STOP_RATIOS[0]
+    promising_ratio: float = STOP_RATIOS[1]
     min_repeats: int = 5
     max_repeats: int = 11
     min_call_secs: float = 0.0003
