@@ -93,6 +93,12 @@ class PluginHost:
         """Every plugin that was found or registered, by name; failed and blocked ones too."""
         return tuple(self._records[name] for name in sorted(self._records))
 
+    @property
+    def failed(self) -> tuple[PluginRecord, ...]:
+        """Those that are done without, wholly or in part: they failed, or miss something."""
+        without = (PluginStatus.FAILED, PluginStatus.UNAVAILABLE)
+        return tuple(record for record in self.records if record.status in without)
+
     def load(self) -> None:
         """Import and register installed plugins and plugin files, once; later calls do nothing.
 

@@ -15,14 +15,15 @@ from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.judge import Judge, Lesson
+from prune_engine.judge import Judge
 from prune_engine.measurement import MeasuredCandidate
 from prune_engine.plugins import PluginRecord
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay import replay
-from prune_engine.replay_workbench import ReplayWorkbench, found_after
+from prune_engine.replay_workbench import found_after, looked_up
 from prune_engine.store.base import Store
 from prune_engine.task_state import TaskState
+from prune_engine.teaching import Lesson
 from prune_engine.verdicts import BoolArray, Float64Array
 
 #: At how many picks a ranking is judged.
@@ -153,14 +154,14 @@ def random_lessons(recorded: RecordedSpace, n: int, seed: int) -> list[Lesson]:
     for number, batch in enumerate(recorded.batches):
         rows = np.sort(drawn[owners[drawn] == number] - starts[number])
         if len(rows):
-            lessons.append(lesson_of(recorded, batch.take(rows), recorded.run_secs[number][rows]))
+            lessons.append(_lesson(batch.take(rows), recorded.run_secs[number][rows]))
     return lessons
 
 
-def lesson_of(recorded: RecordedSpace, batch: CandidateBatch, run_secs: Float64Array) -> Lesson:
+def _lesson(batch: CandidateBatch, run_secs: Float64Array) -> Lesson:
     """A batch with measurements of these run times, float64 (n,), NaN for failures."""
-    workbench = ReplayWorkbench([recorded])
-    return batch, tuple(workbench.measurement(batch.candidate(row), secs) for row, secs in enumerate(run_secs))
+    ids = [batch.candidate(row).candidate_id for row in range(len(batch))]
+    return batch, tuple(looked_up(one, secs) for one, secs in zip(ids, run_secs.tolist(), strict=True))
 
 
 def rank_correlation(scores: Float64Array, run_secs: Float64Array) -> float | None:
@@ -176,14 +177,14 @@ def rank_correlation(scores: Float64Array, run_secs: Float64Array) -> float | No
 
 def _by_loop(
     recorded: RecordedSpace, config: EngineConfig, profile: HardwareProfile, store: Store, n: int
-) -> list[list[Lesson]]:
+) -> list[Sequence[Lesson]]:
     """What the engine measures in ``n`` trials, round by round."""
     config = config.model_copy(update={"n_trials": n, "budget_secs": None, "plateau_trials": n + 1})
     rounds = replay([recorded], config, profile, store).rounds[recorded.task.task_id]
     return [_lessons(recorded, [one for one in measured if one.candidate]) for measured in rounds]
 
 
-def _lessons(recorded: RecordedSpace, measured: Sequence[MeasuredCandidate]) -> list[Lesson]:
+def _lessons(recorded: RecordedSpace, measured: Sequence[MeasuredCandidate]) -> Sequence[Lesson]:
     state = TaskState(recorded.task, recorded.space)
     return state.batches_of([(one.candidate, one.measurement) for one in measured if one.candidate])
 

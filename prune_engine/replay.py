@@ -15,7 +15,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult
 from prune_engine.measurement import MeasuredCandidate, Measurement
-from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
+from prune_engine.plugins import PluginHost, PluginRecord
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay_workbench import ReplayCurve, ReplayWorkbench
 from prune_engine.space import DesignSpace
@@ -63,8 +63,7 @@ def replay(
     workbench = ReplayWorkbench(recorded, profile_digest=profile.digest(), n_threads=n_threads)
     engine = Engine(config, workbench, store, profile, host=host, observer=observer, should_stop=should_stop)
     run = engine.run([space.task for space in recorded])
-    failed = tuple(one for one in host.records if one.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE))
-    return Replay(run, tuple(workbench.curve(space.task) for space in recorded), workbench.measured, failed)
+    return Replay(run, tuple(workbench.curve(space.task) for space in recorded), workbench.measured, host.failed)
 
 
 class RecordedExplorer(Explorer):

@@ -12,7 +12,7 @@ from prune_engine.metaschedule.sketch_structure import structure_of
 from prune_engine.metaschedule.study_device import StudyRequest, chosen_device
 from prune_engine.metaschedule.workloads.loading import check_source, load_tasks
 from prune_engine.pipeline import Pipeline
-from prune_engine.plugins import PluginHost, PluginStatus
+from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.strategies import Explorer, Rule, Strategy
 from prune_engine.strategy_set import Strategies, load_strategies
@@ -117,9 +117,9 @@ class Study:
         self._host.fail(self._strategies.owners.get(strategy.name, strategy.name), why)
 
     def _tell_failures(self) -> None:
-        for record in self._host.records:
+        for record in self._host.failed:
             line = f"warning: plugin {record.name} {record.summary}"
-            if record.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE) and line not in self._told:
+            if line not in self._told:
                 self._told.add(line)
                 self._say(line)
 

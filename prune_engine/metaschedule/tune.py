@@ -16,7 +16,7 @@ from prune_engine.hardware.registry import Choice, ProfileRegistry
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
 from prune_engine.metaschedule.phases import PhaseClock
-from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
+from prune_engine.plugins import PluginHost, PluginRecord
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 
@@ -131,7 +131,7 @@ def _tune(
             run = engine.run(model.tasks)
             left_out = _write_database(request, model, store, workbench)
         outcome = _finish(request, target, model, run, left_out, store.url, observer)
-        return replace(outcome, failed_plugins=_failed(host))
+        return replace(outcome, failed_plugins=host.failed)
     finally:
         store.close()
 
@@ -145,10 +145,6 @@ class _FailureTeller:
     @hookimpl
     def plugin_failed(self, record: PluginRecord) -> None:
         self._observer.on_status(f"warning: plugin {record.name} {record.summary}")
-
-
-def _failed(host: PluginHost) -> tuple[PluginRecord, ...]:
-    return tuple(r for r in host.records if r.status in (PluginStatus.FAILED, PluginStatus.UNAVAILABLE))
 
 
 def _check_writable(out_dir: Path) -> None:
