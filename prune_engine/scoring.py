@@ -36,6 +36,7 @@ class Scoring:
         self._draft_scorer, self._verifier, self._profile = draft_scorer, verifier, profile
         self._standing, self._build_aversion = standing, build_aversion
         self.context = ScoreContext(profile, self.draft)
+        self._climbing = replace(self.context, wants_kinship=False)
         #: Drafts in flight, by the identity of their batch, which is kept alive beside.
         self._drafts: dict[int, tuple[CandidateBatch, DraftScores]] = {}
         #: The usual score of readable candidates, by task: what an explorer takes those for that cannot be read.
@@ -71,11 +72,14 @@ class Scoring:
 
     def verify(self, batch: CandidateBatch) -> VerifyScores | None:
         """The verifier's scores of a batch, trained or not; None without a verifier, or if it failed."""
+        return self._verified(batch, self.context)
+
+    def _verified(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores | None:
         verifier = self.verifier
         if verifier is None:
             return None
         try:
-            scores = contracts.check_verify(verifier.name, verifier.score(batch, self.context), len(batch))
+            scores = contracts.check_verify(verifier.name, verifier.score(batch, context), len(batch))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._standing.set_aside(verifier, error)
             return None
@@ -83,7 +87,7 @@ class Scoring:
 
     def fitness(self, batch: CandidateBatch) -> Float64Array:
         """What to climb on, float64 (n,): the trained verifier's scores, else the draft's, else 1."""
-        verified = self.verify(batch)
+        verified = self._verified(batch, self._climbing)
         if verified is not None and verified.is_trained:
             return verified.scores
         draft = self.draft(batch)

@@ -102,11 +102,13 @@ class ScoreContext:
     """What a verifier may look at besides the batch.
 
     ``draft`` gives the active draft's scores of any batch of the same task, as calibrated at the time of the
-    call; None without a draft or where it failed. Rows learnt earlier can so be drafted again.
+    call; None without a draft or where it failed. Rows learnt earlier can so be drafted again. Where not
+    ``wants_kinship``, nobody looks at `VerifyScores.kinship`: an explorer climbs on the scores alone.
     """
 
     profile: HardwareProfile
     draft: Callable[[CandidateBatch], DraftScores | None]
+    wants_kinship: bool = True
 
 
 class Verifier(Strategy, abc.ABC):

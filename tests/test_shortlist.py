@@ -325,3 +325,19 @@ def test_to_an_explorer_what_could_not_be_read_is_as_good_as_the_usual() -> None
     made.fitness(readable(0, 31))
     unread = make_batch(10, space=opaque_twin(make_space()), sketch=1)
     assert set(made.fitness(unread).tolist()) == {16.0}
+
+
+def test_kinship_is_asked_for_where_a_selector_looks_at_it() -> None:
+    asked: list[bool] = []
+
+    class Kin(Judge):
+        def score(self, batch: CandidateBatch, context: Any) -> VerifyScores:
+            asked.append(context.wants_kinship)
+            return VerifyScores(truth(batch), np.zeros(len(batch)), "v", True)
+
+    made = pipeline(verifier=Kin(truth))
+    made[0].fitness(make_batch(20))
+    assert asked == [False]
+    run(made, [make_batch(20)])
+    assert asked[1:]
+    assert all(asked[1:])

@@ -27,8 +27,6 @@ Float64Array = NDArray[np.float64]
 
 #: Scores are 2 to the power of what lies between these.
 _LOG_SCORE_RANGE = (-40.0, 40.0)
-#: Batches up to this many rows are told their kinship: what a selector gets, not what an explorer climbs on.
-_MOST_KIN = 4096
 
 
 class ResidualVerifier(Verifier):
@@ -73,7 +71,7 @@ class ResidualVerifier(Verifier):
             is_trained=True,
             skip_above=skip_above,
             skip_basis=basis,
-            kinship=learner.kinship(columns, draft) if n <= _MOST_KIN else None,
+            kinship=learner.kinship(columns, draft) if context.wants_kinship else None,
         )
 
     def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], context: ScoreContext) -> None:
