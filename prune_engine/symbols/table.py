@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from prune_engine.symbols.loop_nest import LoopNest
 
 #: Changes whenever a symbol changes its meaning; model files and library rows carry it.
-SYMBOLS_VERSION = 1
+SYMBOLS_VERSION = 2
 
 Column = NDArray[np.float64] | NDArray[np.int64]
 
