@@ -5,10 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from prune_engine_lightgbm.learner import MIN_ROWS
+from prune_engine_lightgbm.learner import MIN_ROWS, rank_correlation
 from prune_engine_lightgbm.residual import ResidualVerifier
 
 from prune_engine.candidates import CandidateBatch
@@ -255,6 +256,22 @@ def test_kinship_is_the_same_for_alike_and_not_for_all() -> None:
     twins = taught(context).score(batch.take(np.zeros(5, dtype=np.int64)), context).kinship
     assert twins is not None
     assert len(np.unique(twins, axis=0)) == 1
+
+
+def test_kinship_is_worked_out_only_for_those_who_look_at_it() -> None:
+    context, batch = make_context(), make_batch(50, sketch=1)
+    verifier = taught(context)
+    asked = verifier.score(batch, replace(context, wants_kinship=False))
+    assert asked.kinship is None
+    np.testing.assert_array_equal(asked.scores, verifier.score(batch, context).scores)
+
+
+def test_equal_predictions_share_a_rank() -> None:
+    # What was measured first is often fastest: ties in the order of measuring would look like foresight.
+    truth = np.arange(8.0)
+    assert rank_correlation(np.array([0.0, 0, 0, 0, 0, 0, 0, -1]), truth) < 0
+    assert rank_correlation(np.zeros(8), truth) == 0
+    assert rank_correlation(2 * truth, truth) == pytest.approx(1)
 
 
 def test_seed_decides() -> None:
