@@ -24,6 +24,7 @@ import random
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -362,7 +363,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("archive", type=Path)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--work", type=Path, default=Path("/tmp/cuda_spaces"))
+    parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "cuda_spaces")
     parser.add_argument("--arch", default="sm_90a")
     parser.add_argument("--jobs", type=int, default=16)
     parser.add_argument("--compile-secs", type=float, default=200)
