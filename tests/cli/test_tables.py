@@ -13,7 +13,7 @@ NAME, NUMBER = "limits.shared_memory_per_block_opt_in_bytes", "1,234,567,890,123
 
 
 def console_of(width: int) -> Console:
-    return Console(file=io.StringIO(), width=width, force_terminal=True, highlight=False, no_color=True)
+    return Console(file=io.StringIO(), width=width, height=25, force_terminal=True, highlight=False, no_color=True)
 
 
 def printed(width: int) -> list[str]:
