@@ -25,6 +25,8 @@ _MESSAGE_BYTES = 65536
 MESSAGE_CHARS = 2000
 #: What a child may print, both streams together; more is refused by the kernel, which the child may ignore.
 _LOG_BYTES = 65536
+#: What TVM's handler of SIGSEGV prints before the stack, which is as long as threads are deep in calls.
+_STACK_BANNER = "!!!!!!! Segfault encountered !!!!!!!"
 #: Address space on top of the memory limit: thread stacks and the allocator's reserve, touched or not.
 _ADDRESS_SLACK_BYTES = 2 << 30
 
@@ -128,14 +130,19 @@ class Child:
         return time.monotonic() - self.started_at - self.paused_secs
 
     def last_lines(self, n_chars: int = 400) -> str:
-        """The end of what the child printed."""
+        """The end of what the child printed, before the stack if it crashed: a kernel's own words say more."""
         text = os.pread(self._log_fd, _LOG_BYTES, 0).rstrip(b"\0").decode(errors="replace")
-        return " / ".join(line.strip() for line in text.splitlines() if line.strip())[-n_chars:]
+        words, _, stack = text.partition(_STACK_BANNER)
+        return _in_one_line(words)[-n_chars:] or _in_one_line(stack)[:n_chars]
 
     def release(self) -> None:
         """Close the server's files of a child that has been waited for."""
         self.sock.close()
         os.close(self._log_fd)
+
+
+def _in_one_line(text: str) -> str:
+    return " / ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
 def spawn(body: Callable[[Link], None], *, limit_secs: float, memory_limit_bytes: int, folder: Path) -> Child:

@@ -104,6 +104,13 @@ def test_last_words_are_in_the_message(measure, kernels):
     assert "the frobnicator is loose" in result.error.message
 
 
+def test_last_words_are_not_lost_behind_a_long_stack(measure, kernels):
+    """TVM prints the stack of the thread that got the signal, which may be a hundred calls deep."""
+    stack = "echo '!!!!!!! Segfault encountered !!!!!!!'; yes '  File \"x.cc\", line 0, in f()' | head -100"
+    result = measure(kernels.shell("bad", f"(echo 'the frobnicator is loose'; {stack}) >&2; kill -ABRT $PPID"))
+    assert result.error.message == "killed by SIGABRT: the frobnicator is loose"
+
+
 @pytest.mark.parametrize("detach", ["", "setsid "])
 def test_lingering_child_of_a_kernel_is_killed(measure, kernels, detach, eventually):
     span = "987.25" if detach else "987.5"
