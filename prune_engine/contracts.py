@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import PluginContractError
 from prune_engine.space import DesignSpace, Int32Array, SpaceRestriction
+from prune_engine.strategies import Seeds, TransferProposal
 from prune_engine.verdicts import BoolArray, DraftScores, Selection, SelectionReason, VerifyScores
 
 #: What a strategy may raise without ending the run. A KeyboardInterrupt is the user's, so it is not among them.
@@ -95,6 +97,31 @@ def check_batches(strategy: str, batches: object, space: DesignSpace) -> tuple[C
         _check_indices(strategy, batch.indices, space, index)
         checked.append(CandidateBatch(space, space.sketches[index], batch.indices))
     return tuple(checked)
+
+
+def check_transfer(strategy: str, proposal: object, space: DesignSpace, limit: int) -> TransferProposal:
+    """A transfer's proposal: seeds of this space, a source, a policy and a preference each, at most ``limit``."""
+    if not isinstance(proposal, TransferProposal):
+        raise _error(strategy, "propose", proposal, "TransferProposal")
+    if not all(isinstance(one, Seeds) for one in proposal.seeds):
+        raise _error(strategy, "propose", proposal.seeds, "Seeds")
+    batches = check_batches(strategy, [one.batch for one in proposal.seeds], space)
+    n = sum(map(len, batches)) + len(proposal.rewritten)
+    if n > limit:
+        raise _error(strategy, "propose", f"{n} seeds", f"at most {limit}")
+    if len({batch.sketch.index for batch in batches}) < len(batches):
+        raise _error(strategy, "propose", "several batches of one sketch", "at most one per sketch")
+    for one in proposal.seeds:
+        preference = one.preference
+        if not isinstance(preference, np.ndarray) or preference.shape != (len(one.batch),):
+            raise _error(strategy, "propose", preference, f"preference float64 ({len(one.batch)},)")
+        if not np.isfinite(preference).all():
+            raise _error(strategy, "propose", preference, "finite preferences")
+        if not len(one.sources) == len(one.policies) == len(one.batch):
+            got = f"{len(one.sources)} sources and {len(one.policies)} policies"
+            raise _error(strategy, "propose", got, f"{len(one.batch)} of each")
+    checked = (replace(one, batch=batch) for one, batch in zip(proposal.seeds, batches, strict=True))
+    return replace(proposal, seeds=tuple(checked))
 
 
 def check_selection(strategy: str, selection: object, n: int, k: int) -> Selection:

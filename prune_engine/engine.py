@@ -30,7 +30,7 @@ from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
 from prune_engine.store.base import Store, StoredCandidate
-from prune_engine.strategies import Strategy, Verifier
+from prune_engine.strategies import Strategy, TransferContext, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
@@ -94,7 +94,12 @@ class Engine:
         #: Failures already told of, by strategy and message.
         self._told: set[tuple[str, str]] = set()
         self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
-        self._sources = Sources(self._strategies, self._pipeline, config, store, self._rng, self._strategy_failed)
+        transfer_context = TransferContext(
+            store, workbench.device_name(), workbench.n_threads(), profile, self._pipeline.fitness
+        )
+        self._sources = Sources(
+            self._strategies, self._pipeline, config, transfer_context, self._rng, self._strategy_failed
+        )
         self._run_id = ""
 
     def run(self, tasks: Sequence[TuningTask]) -> RunResult:

@@ -14,7 +14,7 @@ from prune_engine.enumeration import drawn
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace
 from prune_engine.standing import OnFailure
-from prune_engine.store.base import Store
+from prune_engine.strategies import TransferContext
 from prune_engine.strategy_set import Strategies
 from prune_engine.task_state import TaskState
 
@@ -31,12 +31,12 @@ class Sources:
         strategies: Strategies,
         pipeline: Pipeline,
         config: EngineConfig,
-        store: Store,
+        transfer_context: TransferContext,
         rng: np.random.Generator,
         on_failure: OnFailure,
     ) -> None:
         self._strategies, self._pipeline, self._config = strategies, pipeline, config
-        self._store, self._rng, self._on_failure = store, rng, on_failure
+        self._transfer_context, self._rng, self._on_failure = transfer_context, rng, on_failure
         self._failed_transfers: set[str] = set()
         self._tasks_without_explorer: set[str] = set()
 
@@ -69,11 +69,13 @@ class Sources:
             if transfer.name in self._failed_transfers:
                 continue
             try:
-                batches = transfer.propose(state.task, space, self._store, limit)
-                seeds += contracts.check_batches(transfer.name, batches, space)
+                proposal = transfer.propose(state.task, space, self._transfer_context, limit)
+                proposal = contracts.check_transfer(transfer.name, proposal, space, limit)
             except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
                 self._failed_transfers.add(transfer.name)
                 self._on_failure(transfer, error)
+                continue
+            seeds += [one.batch for one in proposal.seeds]
         left = limit
         for number, batch in enumerate(seeds):
             seeds[number] = batch.take(np.arange(min(left, len(batch))))

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from prune_engine.verdicts import BoolArray, DraftScores, Float64Array, RuleKind
 
 if TYPE_CHECKING:
     from prune_engine.hardware.schema import HardwareProfile
-    from prune_engine.store.base import Store
+    from prune_engine.library import LibraryEntry, LibraryQuery
 
 #: Fitness of a batch, float64 (n,), >= 0, higher is better: what an explorer may climb on.
 Fitness = Callable[[CandidateBatch], Float64Array]
@@ -161,14 +161,78 @@ class Selector(Strategy, abc.ABC):
         """Choose at most ``k`` distinct positions of the pool, best first."""
 
 
+class Library(Protocol):
+    """Tuned kernels that a transfer may start from."""
+
+    def find(self, query: LibraryQuery) -> Sequence[LibraryEntry]:
+        """The entries asked for, fastest (flop/s) first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferContext:
+    """What a transfer may look at besides the task and its space.
+
+    ``device_name`` and ``n_threads`` are what the seeds will be measured on. ``fitness`` is what the pipeline makes
+    of a batch: 0 where a rule drops the candidate, else the trained verifier's score or the draft's.
+    """
+
+    library: Library
+    device_name: str
+    n_threads: int
+    profile: HardwareProfile
+    fitness: Fitness
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Seeds:
+    """Transferred candidates of one sketch. Row i comes of the entry ``sources[i]`` by the policy ``policies[i]``.
+
+    ``preference`` float64 (n,) orders the seeds of all sketches: higher is measured earlier.
+    """
+
+    batch: CandidateBatch
+    sources: tuple[str, ...]
+    policies: tuple[str, ...]
+    preference: Float64Array
+
+
+@dataclass(frozen=True, slots=True)
+class RewrittenTrace:
+    """A transferred schedule that no sketch of the space holds, as the compiler's text without post-processing."""
+
+    trace_json: str
+    source: str
+    policy: str
+    preference: float
+
+
+@dataclass(frozen=True, slots=True)
+class TransferProposal:
+    """What a transfer found for a task.
+
+    ``seeds`` hold at most one item per sketch. ``misses`` counts what could not be carried over, by (policy,
+    reason). ``n_sources`` is the number of entries of the task's class that were looked at, by how they match
+    ("strict" or "anchor"). ``goal_flop_per_sec`` is what the library itself reaches with such kernels, None if
+    it does not say: a seed that comes close to it ends the search.
+    """
+
+    seeds: tuple[Seeds, ...] = ()
+    rewritten: tuple[RewrittenTrace, ...] = ()
+    misses: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    n_sources: Mapping[str, int] = field(default_factory=dict)
+    goal_flop_per_sec: float | None = None
+
+
 class ScheduleTransfer(Strategy, abc.ABC):
     """Proposes schedules that were good elsewhere, re-fitted to this task."""
 
     order: ClassVar[int] = 100
 
     @abc.abstractmethod
-    def propose(self, task: TuningTask, space: DesignSpace, store: Store, limit: int) -> Sequence[CandidateBatch]:
-        """Return at most ``limit`` seeds, at most one batch per sketch."""
+    def propose(
+        self, task: TuningTask, space: DesignSpace, context: TransferContext, limit: int
+    ) -> TransferProposal:
+        """Return at most ``limit`` seeds and rewritten traces together. A library without a match is no error."""
 
 
 #: Positions in a batch or pool.

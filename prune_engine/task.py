@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prune_engine.library import KernelClass
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +26,8 @@ class TuningTask:
     arg_shapes: tuple[tuple[int, ...], ...]
     arg_dtypes: tuple[str, ...]
     mod: object = field(repr=False, compare=False, default=None)
+    #: Which kernels it can exchange schedules with, where the adapter could tell.
+    kernel_class: KernelClass | None = field(repr=False, compare=False, default=None)
 
     def __post_init__(self) -> None:
         if self.weight < 1:

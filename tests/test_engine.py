@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kits.engine import Batches, Clock, RunEngine, Seeds, StrategyPlugin, small_space, stored_ids
+from kits.engine import Batches, Clock, FixedSeeds, RunEngine, StrategyPlugin, small_space, stored_ids
 
 from prune_engine.candidates import Candidate
 from prune_engine.config import EngineConfig
@@ -228,7 +228,7 @@ def test_noise_makes_nothing_slower_ship(profile: Any) -> None:
 
 def test_seeds_are_measured_first_and_never_twice(run_engine: RunEngine) -> None:
     watch = Batches()
-    plugins = {"acme": StrategyPlugin(Seeds(6)), "watch": watch}
+    plugins = {"acme": StrategyPlugin(FixedSeeds(6)), "watch": watch}
     run = run_engine([make_task()], plugins=plugins, n_trials=48)
     seeds = make_batch(6, space=make_space(make_task()), seed=9)
     assert watch.batches[0][:6] == [seeds.candidate(i).candidate_id for i in range(6)]
@@ -237,7 +237,7 @@ def test_seeds_are_measured_first_and_never_twice(run_engine: RunEngine) -> None
 
 def test_seeds_are_at_most_a_batch(run_engine: RunEngine) -> None:
     watch = Batches()
-    run_engine([make_task()], plugins={"acme": StrategyPlugin(Seeds(500)), "watch": watch}, n_trials=16)
+    run_engine([make_task()], plugins={"acme": StrategyPlugin(FixedSeeds(500)), "watch": watch}, n_trials=16)
     assert watch.summaries[0].n_proposed <= 2048 + 2 + 16
 
 

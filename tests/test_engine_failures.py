@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from kits.engine import RunEngine, Seeds, StrategyPlugin, stored_ids
+from kits.engine import FixedSeeds, RunEngine, StrategyPlugin, stored_ids
 from prune_engine_explore.uniform import UniformExplorer
 
 from prune_engine.errors import ConfigError, MeasureServerError, NothingMeasuredError
@@ -235,7 +235,7 @@ def test_a_prior_that_cannot_be_read_ends_the_run_before_anything_is_measured(
     assert not stored_ids(store, task)
 
 
-class FailingTransfer(Seeds):
+class FailingTransfer(FixedSeeds):
     name = "acme.transfer"
 
     def __init__(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prune_engine.candidates import Decision
+from prune_engine.library import LibraryEntry, LibraryQuery
 from prune_engine.measurement import Comparison, MeasuredCandidate, Measurement
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
@@ -97,6 +98,18 @@ class Store(abc.ABC):
 
         Counts are summed over all runs.
         """
+
+    @abc.abstractmethod
+    def add_entries(self, entries: Sequence[LibraryEntry]) -> int:
+        """Write entries of the library; of those already there the faster stays. Returns how many were new."""
+
+    @abc.abstractmethod
+    def find(self, query: LibraryQuery) -> Sequence[LibraryEntry]:
+        """The entries of the library asked for, fastest (flop/s) first."""
+
+    @abc.abstractmethod
+    def remove_entries(self, entry_ids: Sequence[str]) -> int:
+        """Remove entries of the library. Returns how many there were."""
 
     @abc.abstractmethod
     def runs(self) -> Sequence[RunRecord]:

@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 #: Newest revision in ``migrations/versions``; kept here so that opening an up-to-date store needs no alembic.
-HEAD_REVISION = "0001"
+HEAD_REVISION = "0002"
 
 #: Not alembic's default name: a database of another program that uses alembic must not look like ours.
 VERSION_TABLE = "prune_engine_revision"
@@ -137,4 +137,23 @@ candidate_verdicts = Table(
     Column("count", BigInteger, nullable=False),
     Column("evidence", Text, nullable=False),
     UniqueConstraint("task_id", "candidate_id", "run_id", "stage", "strategy", "outcome", "reason"),
+)
+
+library = Table(
+    "library",
+    metadata,
+    Column("seq", Integer, primary_key=True),
+    Column("entry_id", Text, nullable=False),
+    Column("strict_class", Text, nullable=False),
+    Column("anchor_class", Text, nullable=False),
+    Column("device_name", Text, nullable=False),
+    Column("n_threads", Integer, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("flop_per_sec", Double, nullable=False),
+    Column("added_at", Double, nullable=False),
+    Column("entry", Text, nullable=False),
+    UniqueConstraint("entry_id"),
+    # Fastest first within a class is what is asked for all the time.
+    Index(None, "strict_class", "flop_per_sec"),
+    Index(None, "anchor_class", "flop_per_sec"),
 )

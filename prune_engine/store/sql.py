@@ -8,21 +8,37 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from sqlalchemy import ColumnElement, Connection, Engine, Executable, RowMapping, Table, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Executable,
+    RowMapping,
+    Table,
+    delete,
+    func,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql, sqlite
 
 from prune_engine.errors import StoreError
+from prune_engine.library import LibraryEntry, LibraryQuery
 from prune_engine.measurement import Comparison, MeasuredCandidate
 from prune_engine.store import rows, schema
 from prune_engine.store.base import RunRecord, Store, StoredCandidate
 from prune_engine.store.connect import WRITES, connect, file_of, parse_url, use_write_ahead_log
 from prune_engine.store.failures import store_errors
+from prune_engine.store.library_rows import entry_of, entry_row
 from prune_engine.store.migrate import bring_up_to_date
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
 
 _COUNT_KEY = ("task_id", "run_id", "stage", "strategy", "outcome", "reason")
 _TRAIL_KEY = ("task_id", "candidate_id", "run_id", "stage", "strategy", "outcome", "reason")
+
+#: Values in one statement.
+_CHUNK = 500
 
 
 class SqlStore(Store):
@@ -160,6 +176,50 @@ class SqlStore(Store):
             on_candidates = select(trail).where(trail.c.task_id == task_id).order_by(trail.c.seq)
             return _summed(connection, of_task) + _summed(connection, on_candidates)
 
+    def add_entries(self, entries: Sequence[LibraryEntry]) -> int:
+        """Write entries of the library; of those already there the faster stays. Returns how many were new."""
+        if not entries:
+            return 0
+        table = schema.library
+        new = list({entry.entry_id: entry_row(entry) for entry in sorted(entries, key=_speed)}.values())
+        insert = self._insert(table)
+        names = ("model", "flop_per_sec", "added_at", "entry")
+        statement = insert.on_conflict_do_update(
+            index_elements=("entry_id",),
+            set_={name: insert.excluded[name] for name in names},
+            where=insert.excluded.flop_per_sec > table.c.flop_per_sec,
+        )
+        with self._writing() as connection:
+            before = connection.scalar(select(func.count()).select_from(table)) or 0
+            connection.execute(statement, new)
+            return int(connection.scalar(select(func.count()).select_from(table)) or 0) - int(before)
+
+    def find(self, query: LibraryQuery) -> Sequence[LibraryEntry]:
+        """The entries of the library asked for, fastest (flop/s) first."""
+        table = schema.library
+        wanted = {
+            table.c.strict_class: query.strict,
+            table.c.anchor_class: query.anchor,
+            table.c.device_name: query.device_name,
+            table.c.n_threads: query.n_threads,
+            table.c.model: query.model,
+        }
+        found = select(table.c.entry).where(
+            *(column == value for column, value in wanted.items() if value is not None)
+        )
+        with self._reading() as connection:
+            texts = connection.scalars(found.order_by(table.c.flop_per_sec.desc(), table.c.seq).limit(query.limit))
+            return [entry_of(text) for text in texts]
+
+    def remove_entries(self, entry_ids: Sequence[str]) -> int:
+        """Remove entries of the library. Returns how many there were."""
+        table, n_removed = schema.library, 0
+        with self._writing() as connection:
+            for start in range(0, len(entry_ids), _CHUNK):  # databases limit the values of one statement
+                chosen = table.c.entry_id.in_(list(entry_ids[start : start + _CHUNK]))
+                n_removed += connection.execute(delete(table).where(chosen)).rowcount
+        return n_removed
+
     def runs(self) -> Sequence[RunRecord]:
         """All runs, the one started last first."""
         with self._reading() as connection:
@@ -234,6 +294,10 @@ def _merged(new: Sequence[rows.Row], key: Sequence[str]) -> list[rows.Row]:
         seen["count"] = int(str(seen["count"])) + int(str(row["count"]))
         seen["evidence"] = row["evidence"]
     return list(merged.values())
+
+
+def _speed(entry: LibraryEntry) -> float:
+    return entry.flop_per_sec
 
 
 def _measured_here(table: Table, task_id: str, device_name: str, n_threads: int) -> list[ColumnElement[bool]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from prune_engine.testing.builders import make_batch, make_measurement, make_space, make_task
+from prune_engine.testing.builders import make_batch, make_entries, make_measurement, make_space, make_task
 from prune_engine.testing.contexts import make_context
 from prune_engine.testing.profiles import make_profile
 from prune_engine.testing.workbench import FakeWorkbench
@@ -33,6 +33,7 @@ __all__ = [
     "VerifierContract",
     "make_batch",
     "make_context",
+    "make_entries",
     "make_measurement",
     "make_profile",
     "make_space",

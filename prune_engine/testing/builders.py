@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.library import Choice, KernelClass, LibraryEntry, Origin
 from prune_engine.measurement import MeasureError, MeasureErrorKind, Measurement
-from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind, perfect_tile_table
+from prune_engine.space import DesignSpace, Sketch, Subject, Variable, VariableKind, perfect_tile_table
+from prune_engine.symbols.table import SYMBOLS_VERSION
 from prune_engine.task import TuningTask
 from prune_engine.testing.planted import Planted, with_choices, with_columns
 
@@ -34,6 +38,9 @@ def make_task(
         arg_shapes=((m, k), (k, n), (m, n)),
         arg_dtypes=("float32",) * 3,
         mod=mod,
+        kernel_class=KernelClass(
+            "testing-matmul-strict", "testing-matmul", "matmul", (("matmul.i", m), ("matmul.j", n), ("matmul.k", k))
+        ),
     )
 
 
@@ -49,9 +56,9 @@ def make_space(task: TuningTask | None = None, *, symbols: Planted | None = None
     task = task or make_task()
     (m, k), (_, n) = task.arg_shapes[0], task.arg_shapes[1]
     tiles = [
-        Variable.of("i", VariableKind.TILE, perfect_tile_table(m, 3, 16)),
-        Variable.of("j", VariableKind.TILE, perfect_tile_table(n, 3, 16)),
-        Variable.of("k", VariableKind.TILE, perfect_tile_table(k, 2, 16)),
+        Variable.of("i", VariableKind.TILE, perfect_tile_table(m, 3, 16), subject=_subject("i", "S0 S1 S2")),
+        Variable.of("j", VariableKind.TILE, perfect_tile_table(n, 3, 16), subject=_subject("j", "S0 S1 S2")),
+        Variable.of("k", VariableKind.TILE, perfect_tile_table(k, 2, 16), subject=_subject("k", "R0 R1")),
     ]
     unroll = Variable.of(
         "unroll", VariableKind.CATEGORICAL, np.array([[0], [16], [64], [512]], dtype=np.int32), (1, 1, 2, 4)
@@ -67,6 +74,46 @@ def make_space(task: TuningTask | None = None, *, symbols: Planted | None = None
         ),
     )
     return with_choices(space, symbols) if symbols else space
+
+
+def _subject(iterator: str, levels: str) -> Subject:
+    return Subject("matmul", iterator, levels.startswith("R"), iterator == "j", tuple(levels.split()))
+
+
+def make_entries(batch: CandidateBatch, run_secs: Sequence[float], **changed: Any) -> list[LibraryEntry]:
+    """Make library entries of the candidates of a batch: row i took ``run_secs[i]``, best first.
+
+    ``changed`` replaces fields of all of them.
+    """
+    entries = []
+    for rank, i in enumerate(np.argsort(run_secs, kind="stable")):
+        decisions = batch.candidate(int(i)).decisions
+        entry = LibraryEntry(
+            kernel_class=batch.space.task.kernel_class or KernelClass("strict", "anchor", "a kernel"),
+            target=batch.space.task.target,
+            device_name="testing-device",
+            n_threads=2,
+            sketch_id=batch.sketch.sketch_id,
+            choices=tuple(
+                Choice(variable.name, variable.kind, decision, variable.subject)
+                for variable, decision in zip(batch.sketch.variables, decisions, strict=True)
+            ),
+            trace_json="[[],[]]",
+            run_secs=(float(run_secs[i]),),
+            default_secs=10 * max(run_secs),
+            flop_count=batch.space.task.flop_count,
+            peak_flop_per_sec=1e11,
+            n_trials=64,
+            model="testing-model",
+            task_name=batch.space.task.name,
+            origin=Origin.TUNED,
+            tvm_version="0.27.0",
+            symbols_version=SYMBOLS_VERSION,
+            measured_at=1_700_000_000.0,
+            rank=rank,
+        )
+        entries.append(replace(entry, entry_id="", **changed))
+    return entries
 
 
 def make_batch(

@@ -8,28 +8,30 @@ class TestMyTransfer(ScheduleTransferContract):
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
-from prune_engine.measurement import MeasuredCandidate
+from prune_engine.contracts import check_transfer
+from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.library import LibraryQuery
 from prune_engine.space import DesignSpace
 from prune_engine.store import Store, open_store
-from prune_engine.strategies import ScheduleTransfer
-from prune_engine.testing.builders import make_batch, make_space, make_task
-from prune_engine.testing.checks import check_name, check_proposal, measure_batch, proposed, snapshot
+from prune_engine.strategies import ScheduleTransfer, TransferContext, TransferProposal
+from prune_engine.testing.builders import make_batch, make_entries, make_space, make_task
+from prune_engine.testing.checks import check_name, check_proposal, snapshot
+from prune_engine.testing.profiles import make_profile
+from prune_engine.testing.workbench import FakeWorkbench
+
+MakeContext = Callable[[Store], TransferContext]
 
 
 def fill_store(store: Store, source: DesignSpace) -> None:
-    """Store measurements of 40 candidates of each sketch of a space; some failed, some are censored."""
-    run = store.start_run({})
-    store.add_tasks(run, [source.task])
-    sketch_ids = [sketch.sketch_id for sketch in source.sketches]
+    """Store 40 entries of each sketch of a space."""
     for number in range(len(source.sketches)):
         batch = make_batch(40, space=source, sketch=number)
-        measurements = measure_batch(batch, fail_every=7)
-        measured = [MeasuredCandidate(batch.candidate(i), m) for i, m in enumerate(measurements)]
-        store.add_measured(run, source.task.task_id, sketch_ids, measured)
+        store.add_entries(make_entries(batch, FakeWorkbench().true_latency_secs(batch).tolist()))
 
 
 class ScheduleTransferContract:
@@ -41,8 +43,13 @@ class ScheduleTransferContract:
         raise NotImplementedError("give the contract a transfer")
 
     @pytest.fixture
+    def profile(self) -> HardwareProfile:
+        """The device."""
+        return make_profile()
+
+    @pytest.fixture
     def source(self) -> DesignSpace:
-        """The space of the task that the store knows measurements of."""
+        """The space of the task that the library has schedules of."""
         return make_space(make_task("source"))
 
     @pytest.fixture
@@ -59,9 +66,18 @@ class ScheduleTransferContract:
 
     @pytest.fixture
     def store(self, empty_store: Store, source: DesignSpace) -> Store:
-        """A store with measurements of ``source``, failures among them."""
+        """A store whose library has schedules of ``source``."""
         fill_store(empty_store, source)
         return empty_store
+
+    @pytest.fixture
+    def transfer_context(self, profile: HardwareProfile) -> MakeContext:
+        """What a transfer may look at, with a store as the library."""
+
+        def fitness(batch: object) -> np.ndarray:
+            return np.ones(len(batch))  # type: ignore[arg-type]
+
+        return lambda store: TransferContext(store, "testing-device", 2, profile, fitness)
 
     def test_name_and_order(self, transfer: ScheduleTransfer) -> None:
         """A dotted name and an order."""
@@ -70,28 +86,51 @@ class ScheduleTransferContract:
 
     @pytest.mark.parametrize("limit", [0, 1, 16])
     def test_proposes_at_most_limit(
-        self, transfer: ScheduleTransfer, space: DesignSpace, store: Store, limit: int
+        self,
+        transfer: ScheduleTransfer,
+        space: DesignSpace,
+        store: Store,
+        transfer_context: MakeContext,
+        limit: int,
     ) -> None:
         """Allowed rows of the space, at most one batch a sketch, distinct, no more than ``limit``."""
-        seeds = check_proposal(transfer, transfer.propose(space.task, space, store, limit), space)
-        assert sum(map(len, seeds)) <= limit, f"at most {limit} seeds, got {sum(map(len, seeds))}"
+        proposal = check_transfer(
+            transfer.name, transfer.propose(space.task, space, transfer_context(store), limit), space, limit
+        )
+        check_proposal(transfer, [seeds.batch for seeds in proposal.seeds], space)
 
-    def test_empty_store(self, transfer: ScheduleTransfer, space: DesignSpace, empty_store: Store) -> None:
+    def test_empty_library(
+        self, transfer: ScheduleTransfer, space: DesignSpace, empty_store: Store, transfer_context: MakeContext
+    ) -> None:
         """Nothing known is no error."""
-        check_proposal(transfer, transfer.propose(space.task, space, empty_store, 16), space)
+        check_transfer(
+            transfer.name, transfer.propose(space.task, space, transfer_context(empty_store), 16), space, 16
+        )
 
-    def test_same_store_same_seeds(self, transfer: ScheduleTransfer, space: DesignSpace, store: Store) -> None:
+    def test_same_library_same_seeds(
+        self, transfer: ScheduleTransfer, space: DesignSpace, store: Store, transfer_context: MakeContext
+    ) -> None:
         """Asking twice gives the same seeds."""
-        first = proposed(transfer.propose(space.task, space, store, 16))
-        assert proposed(transfer.propose(space.task, space, store, 16)) == first
+        first, again = (_seeds(transfer.propose(space.task, space, transfer_context(store), 16)) for _ in range(2))
+        assert first == again
 
     def test_inputs_are_not_changed(
-        self, transfer: ScheduleTransfer, space: DesignSpace, source: DesignSpace, store: Store
+        self, transfer: ScheduleTransfer, space: DesignSpace, store: Store, transfer_context: MakeContext
     ) -> None:
         """The space stays as it was, and nothing is written to the store."""
-        before, runs = snapshot(space), len(store.runs())
-        known = store.candidates(source.task.task_id, "testing-device", 2)
-        transfer.propose(space.task, space, store, 16)
+        before, runs, known = snapshot(space), len(store.runs()), store.find(LibraryQuery())
+        transfer.propose(space.task, space, transfer_context(store), 16)
         assert snapshot(space) == before, "the transfer changed the space"
         assert len(store.runs()) == runs, "the transfer wrote to the store"
-        assert store.candidates(source.task.task_id, "testing-device", 2) == known
+        assert store.find(LibraryQuery()) == known, "the transfer changed the library"
+
+
+def _seeds(proposal: TransferProposal) -> list[object]:
+    """A proposal as plain values, in order."""
+    found: list[object] = []
+    for seeds in proposal.seeds:
+        rows = seeds.batch.indices.tolist()
+        found += zip(
+            [seeds.batch.sketch.index] * len(rows), map(tuple, rows), seeds.sources, seeds.policies, strict=True
+        )
+    return [*found, *((one.trace_json, one.source) for one in proposal.rewritten)]

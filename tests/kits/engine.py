@@ -11,7 +11,7 @@ from prune_engine.hookspecs import hookimpl
 from prune_engine.measurement import MeasuredCandidate
 from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind
 from prune_engine.store.base import Store
-from prune_engine.strategies import ScheduleTransfer
+from prune_engine.strategies import ScheduleTransfer, Seeds, TransferProposal
 from prune_engine.task import TuningTask
 from prune_engine.testing import make_batch
 
@@ -78,11 +78,13 @@ class StrategyPlugin:
         return [self._transfer]
 
 
-class Seeds(ScheduleTransfer):
+class FixedSeeds(ScheduleTransfer):
     name = "acme.seeds"
 
     def __init__(self, n: int, seed: int = 9) -> None:
         self._n, self._seed = n, seed
 
-    def propose(self, task: Any, space: DesignSpace, store: Any, limit: int) -> Any:
-        return [make_batch(self._n, space=space, seed=self._seed)]
+    def propose(self, task: Any, space: DesignSpace, context: Any, limit: int) -> Any:
+        n = min(self._n, limit)
+        batch = make_batch(n, space=space, seed=self._seed)
+        return TransferProposal((Seeds(batch, ("x",) * n, ("copied",) * n, -np.arange(float(n))),))

@@ -15,6 +15,7 @@ from prune_engine import testing
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import PluginContractError, SpaceError
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.library import LibraryQuery
 from prune_engine.measurement import Measurement
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.store import open_store
@@ -26,8 +27,11 @@ from prune_engine.strategies import (
     Rule,
     ScheduleTransfer,
     ScoreContext,
+    Seeds,
     SelectionPool,
     Selector,
+    TransferContext,
+    TransferProposal,
     Verifier,
 )
 from prune_engine.symbols.expr import as_expr
@@ -133,8 +137,17 @@ class TopSelector(Selector):
 class NoTransfer(ScheduleTransfer):
     name = "acme.transfer"
 
-    def propose(self, task: TuningTask, space: DesignSpace, store: Store, limit: int) -> Sequence[CandidateBatch]:
-        return [make_batch(limit, space=space)] if store.runs() and limit else []
+    def propose(
+        self, task: TuningTask, space: DesignSpace, context: TransferContext, limit: int
+    ) -> TransferProposal:
+        if not context.library.find(LibraryQuery()) or not limit:
+            return TransferProposal()
+        return seeds_of(make_batch(limit, space=space))
+
+
+def seeds_of(batch: CandidateBatch) -> TransferProposal:
+    n = len(batch)
+    return TransferProposal((Seeds(batch, ("x",) * n, ("copied",) * n, np.zeros(n)),))
 
 
 class TestRulePasses(RuleContract):
@@ -338,21 +351,24 @@ TRANSFERS: list[tuple[str, object]] = [
     ("test_name_and_order", type("T", (NoTransfer,), {"order": "first"})()),
     (
         "test_proposes_at_most_limit",
-        broken(NoTransfer, "propose", lambda b, t, space, *_: [make_batch(99, space=space)]),
+        broken(NoTransfer, "propose", lambda p, t, space, *_: seeds_of(make_batch(99, space=space))),
     ),
-    ("test_proposes_at_most_limit", broken(NoTransfer, "propose", lambda b, *_: b * 2)),
-    ("test_empty_store", broken(NoTransfer, "propose", lambda b, *_: b[0])),
     (
-        "test_same_store_same_seeds",
-        broken(NoTransfer, "propose", lambda b, t, s, *_: [make_batch(3, space=s, seed=next(COUNTER))]),
+        "test_proposes_at_most_limit",
+        broken(NoTransfer, "propose", lambda p, *_: replace(p, seeds=p.seeds * 2)),
+    ),
+    ("test_empty_library", broken(NoTransfer, "propose", lambda p, *_: p.seeds)),
+    (
+        "test_same_library_same_seeds",
+        broken(NoTransfer, "propose", lambda p, t, s, *_: seeds_of(make_batch(3, space=s, seed=next(COUNTER)))),
     ),
     (
         "test_inputs_are_not_changed",
-        broken(NoTransfer, "propose", lambda b, t, s, store, _: (store.start_run({}), b)[1]),
+        broken(NoTransfer, "propose", lambda p, t, s, context, _: (context.library.start_run({}), p)[1]),
     ),
     (
         "test_inputs_are_not_changed",
-        broken(NoTransfer, "propose", lambda b, t, s, *_: (spoil(s.sketches[0].variables[3].rows), b)[1]),
+        broken(NoTransfer, "propose", lambda p, t, s, *_: (spoil(s.sketches[0].variables[3].rows), p)[1]),
     ),
 ]
 BROKEN = [
@@ -394,6 +410,7 @@ def test_breach_is_caught(
         "source": make_space(make_task("source")),
         "profile": make_profile(),
         "context": make_context(),
+        "transfer_context": lambda store: TransferContext(store, "cpu", 2, make_profile(), make_context().draft),
         "symbols": {},
         "fitness": None,
         "tmp_path": tmp_path,
