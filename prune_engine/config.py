@@ -26,6 +26,12 @@ class EngineConfig(BaseModel):
     what a score loses by each doubling of the unrolled code, which takes long to build. ``prior`` is what a
     verifier starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
 
+    With ``transfer`` a task begins with up to ``transfer_trials`` schedules that were good for kernels like it, from
+    the library in the store and, with ``builtin_library``, from what is shipped. One that comes within
+    ``transfer_margin`` of what the library promises ends the task. With ``transfer_only`` nothing else is measured, and
+    if ``transfer_trials`` is 0 the schedule that is ranked first ships unmeasured. With ``harvest`` the winners of the
+    run are added to the library.
+
     A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after half as many in a row of
     which the verifier expected no more.
     """
@@ -45,6 +51,12 @@ class EngineConfig(BaseModel):
     build_aversion: float = Field(default=0.08, ge=0, lt=1)
     plateau_trials: int = Field(default=96, ge=1)
     plateau_gain: float = Field(default=0.01, ge=0)
+    transfer: bool = True
+    transfer_trials: int = Field(default=16, ge=0, le=4096)
+    transfer_margin: float = Field(default=0.05, ge=0, lt=1)
+    transfer_only: bool = False
+    builtin_library: bool = True
+    harvest: bool = True
     n_finalists: int = Field(default=3, ge=1, le=32)
     seed: int = Field(default=0, ge=0, lt=2**31)
     explorer: str = "explore.evolution"

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Protocol, runtime_checkable
 
 from prune_engine.candidates import Candidate
-from prune_engine.space import DesignSpace
+from prune_engine.space import DesignSpace, Sketch
 from prune_engine.task import TuningTask
 
 #: Identity of a task's untuned schedule among its measurements.
@@ -135,3 +135,24 @@ class Workbench(Protocol):
 
     def close(self) -> None:
         """Stop every process and remove every temporary file."""
+
+
+@runtime_checkable
+class FixesSchedules(Protocol):
+    """What a workbench can offer besides: schedules that no sketch of a generated space holds."""
+
+    def fixed_sketch(self, space: DesignSpace, trace_json: str) -> Sketch:
+        """A sketch whose only candidate is this schedule, given as the compiler's text with or without post-processing.
+
+        It is opaque, its number is that of the sketches in ``space``, and the same text always has the same
+        ``sketch_id``. The workbench measures its candidate in a space that holds it at that number. Raises SpaceError
+        where the schedule does not fit the task.
+        """
+
+
+@runtime_checkable
+class WritesSchedules(Protocol):
+    """What a workbench can offer besides: the text of a schedule that was not measured."""
+
+    def schedule_text(self, space: DesignSpace, candidate: Candidate) -> str | None:
+        """A candidate's schedule as ``MeasuredCandidate.trace_json`` has it; None if the compiler refuses it."""

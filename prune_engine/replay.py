@@ -23,6 +23,10 @@ from prune_engine.store.base import Store
 from prune_engine.strategies import Explorer, Fitness
 
 
+#: Options that would propose candidates which were not recorded, or take a recording for a device.
+_NOT_RECORDED = {"audit_tables": False, "transfer": False, "harvest": False}
+
+
 @dataclass(frozen=True, slots=True)
 class Replay:
     """What a replayed run achieved: the engine's result, a curve for each task, and what each round measured.
@@ -55,7 +59,7 @@ def replay(
 
     Raises ConfigError if no candidate of a space ran, or two spaces are of one task, and what Engine raises.
     """
-    config = config.model_copy(update={"explorer": RecordedExplorer.name, "audit_tables": False})
+    config = config.model_copy(update={"explorer": RecordedExplorer.name, **_NOT_RECORDED})
     if host is None:
         host = PluginHost(config)
         host.load()

@@ -23,6 +23,7 @@ class RuleKind(Enum):
 class Stage(Enum):
     """Where in the pipeline a verdict was reached."""
 
+    TRANSFER = "transfer"
     TASK_SPACE = "task_space"
     RULE = "rule"
     DRAFT = "draft"
