@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from typing import Any
 
 from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule.kernel_class import kernel_class_of
 from prune_engine.metaschedule.targets import make_target
 from prune_engine.task import TuningTask
 
@@ -88,6 +90,7 @@ def task_of(name: str, weight: int, mod: Any, target: str) -> TuningTask | None:
         arg_shapes=tuple(tuple(axis for axis in shape if axis is not None) for shape in shapes),
         arg_dtypes=tuple(str(buffer.dtype) for buffer in buffers),
         mod=mod,
+        kernel_class=kernel_class_of(mod, str(json.loads(target)["kind"])),
     )
 
 
