@@ -142,11 +142,11 @@ class FixesSchedules(Protocol):
     """What a workbench can offer besides: schedules that no sketch of a generated space holds."""
 
     def fixed_sketch(self, space: DesignSpace, trace_json: str) -> Sketch:
-        """A sketch whose only candidate is this schedule, given as the compiler's text with or without post-processing.
+        """A sketch whose only candidate is this schedule, the compiler's text with or without post-processing.
 
-        It is opaque, its number is that of the sketches in ``space``, and the same text always has the same
-        ``sketch_id``. The workbench measures its candidate in a space that holds it at that number. Raises SpaceError
-        where the schedule does not fit the task.
+        It is opaque, its number is that of the sketches in ``space``, and one schedule always has one ``sketch_id``.
+        The workbench measures the candidate in a space that holds the sketch at that number. Raises SpaceError where
+        the schedule does not fit the task.
         """
 
 

@@ -22,7 +22,6 @@ from prune_engine.space import DesignSpace
 from prune_engine.store.base import Store
 from prune_engine.strategies import Explorer, Fitness
 
-
 #: Options that would propose candidates which were not recorded, or take a recording for a device.
 _NOT_RECORDED = {"audit_tables": False, "transfer": False, "harvest": False}
 
