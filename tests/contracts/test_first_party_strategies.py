@@ -12,11 +12,12 @@ from prune_engine_lightgbm.verifier import DecisionVerifier
 from prune_engine_rules import register_rules
 from prune_engine_select.diverse import DiverseSelector
 from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
+from prune_engine_transfer.refit import RefitTransfer
 
 from prune_engine.config import EngineConfig
 from prune_engine.plugins import PluginHost, PluginStatus
-from prune_engine.strategies import Explorer, Selector, Strategy, Verifier
-from prune_engine.testing import ExplorerContract, SelectorContract, VerifierContract
+from prune_engine.strategies import Explorer, ScheduleTransfer, Selector, Strategy, Verifier
+from prune_engine.testing import ExplorerContract, ScheduleTransferContract, SelectorContract, VerifierContract
 
 STRATEGY_HOOKS = (
     "register_rules",
@@ -75,6 +76,14 @@ class TestDiverseSelector(SelectorContract):
     @pytest.fixture
     def selector(self, epsilon: float) -> Selector:
         return DiverseSelector(epsilon)
+
+
+class TestRefitTransfer(ScheduleTransferContract):
+    strategy = RefitTransfer
+
+    @pytest.fixture
+    def transfer(self) -> ScheduleTransfer:
+        return RefitTransfer()
 
 
 def test_every_shipped_strategy_is_tested_here() -> None:

@@ -1,0 +1,105 @@
+"""Which decision of an entry belongs to which variable of a sketch."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from prune_engine.library import Choice, KernelClass, LibraryEntry
+from prune_engine.space import Sketch, Variable, VariableKind
+
+#: What a tile splits: the number of its statement among those that are tiled, its iterator, its levels.
+_TileKey = tuple[int, int | str, tuple[str, ...]]
+
+OTHER_TILES = "no sketch of the kernel is tiled alike"
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An entry's decisions in the order of a sketch's variables; None where it has none for a variable.
+
+    ``is_transplant`` says that the sketch is another than the entry's, so that what it has besides tiles may be
+    elsewhere.
+    """
+
+    sketch: Sketch
+    choices: tuple[Choice | None, ...]
+    is_transplant: bool
+
+
+def matches(entry: LibraryEntry, sketches: Sequence[Sketch], wanted: KernelClass) -> list[Match]:
+    """The sketches that an entry's decisions fit: its own if the space has it, else all that are tiled alike.
+
+    What a sketch decides besides tiles is matched by name; compute locations of another structure tell nothing.
+    """
+    for sketch in sketches:
+        if sketch.sketch_id == entry.sketch_id and _is_alike(entry.choices, sketch.variables):
+            return [Match(sketch, entry.choices, is_transplant=False)]
+    source = _tiles(entry.choices, entry.kernel_class)
+    found = []
+    for sketch in sketches:
+        target = _tiles(sketch.variables, wanted)
+        if source and sketch.size and source.keys() == target.keys():
+            found.append(Match(sketch, _transplanted(entry.choices, sketch, source, target), is_transplant=True))
+    return found
+
+
+def _is_alike(choices: Sequence[Choice], variables: Sequence[Variable]) -> bool:
+    """Whether decisions and variables are of the same kinds and widths, one by one."""
+    ours = [(variable.kind, variable.table.shape[1]) for variable in variables]
+    return ours == [(choice.kind, len(choice.values)) for choice in choices]
+
+
+def _transplanted(
+    choices: Sequence[Choice], sketch: Sketch, source: Mapping[_TileKey, int], target: Mapping[_TileKey, int]
+) -> tuple[Choice | None, ...]:
+    keys = {number: key for key, number in target.items()}
+    named: dict[str, list[Choice]] = defaultdict(list)
+    for choice in choices:
+        if choice.kind is VariableKind.CATEGORICAL:
+            named[_meaning(choice.name)].append(choice)
+    found: list[Choice | None] = []
+    for number, variable in enumerate(sketch.variables):
+        same = named[_meaning(variable.name)] if variable.kind is VariableKind.CATEGORICAL else []
+        if number in keys:
+            found.append(choices[source[keys[number]]])
+        else:
+            found.append(same.pop(0) if same else None)
+    return tuple(found)
+
+
+def _tiles(parts: Sequence[Choice | Variable], kernel: KernelClass) -> dict[_TileKey, int]:
+    """Number of each tile by what it splits. A statement is known by its number: names are a model's own."""
+    positions = _positions(axis for axis, _ in kernel.axes)
+    statements: dict[str, int] = {}
+    found: dict[_TileKey, int] = {}
+    for number, part in enumerate(parts):
+        if part.kind is not VariableKind.TILE:
+            continue
+        width = len(part.values) if isinstance(part, Choice) else part.table.shape[1]
+        if part.subject is None:
+            statement, _, iterator = _meaning(part.name).rpartition(".")
+            levels: tuple[str, ...] = (str(width),)
+        else:
+            statement, iterator, levels = part.subject.statement, part.subject.iterator, part.subject.levels
+        where = positions.get(f"{statement}.{iterator}", iterator)
+        found[statements.setdefault(statement, len(statements)), where, levels] = number
+    return found
+
+
+def _positions(axes: Iterable[str]) -> dict[str, int]:
+    """Number of each iterator within its statement."""
+    counts: dict[str, int] = defaultdict(int)
+    positions = {}
+    for axis in axes:
+        statement = axis.rpartition(".")[0]
+        positions[axis] = counts[statement]
+        counts[statement] += 1
+    return positions
+
+
+def _meaning(name: str) -> str:
+    """A variable's name without the number of its place in the sketch."""
+    number, _, rest = name.partition(".")
+    return rest if number.isdigit() and rest else name
