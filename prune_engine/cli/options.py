@@ -12,6 +12,8 @@ from prune_engine.errors import ConfigError
 from prune_engine.metaschedule.onnx_shapes import MAX_SIZE
 
 if TYPE_CHECKING:
+    import typer
+
     from prune_engine.metaschedule.onnx_shapes import OpenDimension
 
 T = TypeVar("T")
@@ -95,6 +97,25 @@ def check_blocked(names: Sequence[str], files: Sequence[Path]) -> None:
             got=", ".join(map(repr, unknown)),
             expected="one of: " + (", ".join(sorted(known)) or "(no plugin is installed)"),
         )
+
+
+def refuse_without_effect(context: typer.Context, names: Sequence[str], why: str) -> None:
+    """Raise ConfigError if one of these parameters, which change nothing, was given on the command line.
+
+    ``why`` completes "without effect ...".
+    """
+    given = [
+        max(parameter.opts, key=len)
+        for parameter in context.command.params
+        if parameter.name in names and _is_given(context, parameter.name)
+    ]
+    if given:
+        raise ConfigError(f"without effect {why}", who=", ".join(given), remedy="Leave it out.")
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"
 
 
 def threads_or_default(n_threads: int | None) -> int:

@@ -32,6 +32,7 @@ class Sampling(str, Enum):
 
 
 def rank(
+    context: typer.Context,
     db: Annotated[
         Path,
         typer.Argument(
@@ -98,10 +99,16 @@ def rank(
     among the first 1, 4, 8, 16 and 64 candidates (1.00 is perfect), and the rank
     correlation. With --samples the measured ones count as found.
     """
-    from prune_engine.cli.options import check_blocked
+    from prune_engine.cli.options import check_blocked, refuse_without_effect
     from prune_engine.cli.rank_tables import print_rankings
     from prune_engine.config import EngineConfig
+    from prune_engine.errors import ConfigError
 
+    is_table = device is not None or _is_table(db)
+    if is_table:
+        refuse_without_effect(context, ["threads"], "on a table of kernels, which ran on whole devices")
+    if not samples:
+        refuse_without_effect(context, ["sampling"], "without --samples")
     given = {"draft_scorer": draft, "verifier": verifier, "prior": prior}
     chosen = {field: None if text == "none" and field != "prior" else text for field, text in given.items() if text}
     config = EngineConfig.of(
@@ -109,7 +116,7 @@ def rank(
     )
     check_blocked(config.blocked_plugins, config.plugin_files)
     with redirect_stdout(sys.stderr):  # stdout is for the result alone, whatever plugins print
-        if device is not None or _is_table(db):
+        if is_table:
             rows = _table_rows(db, device, source, profile, config, samples, sampling.value)
         else:
             rows = _database_rows(db, source, profile, threads, config, samples, sampling.value)
@@ -117,6 +124,13 @@ def rank(
         f"warning: plugin {name} {why}" for row in rows for name, why in row.get("failed_plugins", {}).items()
     ):
         say(line)
+    if all(row["error"] for row in rows):
+        raise ConfigError(
+            "no candidate of any workload ran",
+            who=str(db),
+            got="; ".join(f"{row['name']}: {row['n_candidates']} recorded" for row in rows) or "no workload",
+            expected="a recording with at least one run time",
+        )
     record = {
         "db": str(db),
         "n_samples": samples,
@@ -146,6 +160,7 @@ def _database_rows(
     sampling: str,
 ) -> list[dict[str, Any]]:
     from prune_engine.errors import ConfigError
+    from prune_engine.hardware.fit import check_fits
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
     from prune_engine.metaschedule.recorded import read_recorded
@@ -159,6 +174,8 @@ def _database_rows(
     recording = read_recorded(db)
     for remark in recording.remarks:
         say(f"warning: {remark}")
+    for space in recording.spaces:
+        check_fits(chosen, space.task.target, remedy="Name the device of the recording by --profile.")
     return [_row(space, chosen, config, n_samples, sampling) for space in recording.spaces]
 
 

@@ -8,9 +8,10 @@ from typing import Any
 from rich.console import Console
 
 from prune_engine.cli.console import result_console
-from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
+from prune_engine.cli.tables import Columns, counted, print_line, print_named
 
 _NONE = "-"
+_RECORDED = ("candidates", "failed", "best ms", "median/best", "seconds")
 
 
 def print_rankings(record: Mapping[str, Any]) -> None:
@@ -44,30 +45,39 @@ def _heading(record: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> st
 
 def _print_rows(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     picks = list(rows[0]["found"])
-    tops = [f"top {k}" for k in picks]
-    headers = ["workload", "candidates", "failed", "best ms", "median/best", *tops, "correlation", "seconds"]
-    cells = [_cells(row, picks) for row in rows]
-    others = [[header, *(row[i] for row in cells)] for i, header in enumerate(headers) if i]
-    names = fitting([row[0] for row in cells], console, others)
-    table = make_table(*headers, right=set(headers) - {"workload"})
-    for row, name in zip(cells, names, strict=True):
-        add_row(table, name, *row[1:])
+    names = [row["name"] + (f" on {row['device']}" if row["device"] else "") for row in rows]
+    recorded, found = [_recorded(row) for row in rows], [_found(row, picks) for row in rows]
     if len(rows) > 1:
-        add_row(table, "geometric mean", "", "", "", "", *(_mean(rows, k) for k in picks), "", "")
-    print_table(console, table)
+        names.append("geometric mean")
+        recorded.append([""] * len(_RECORDED))
+        found.append([*(_mean(rows, k) for k in picks), ""])
+    tops = [f"top {k}" for k in picks]
+    print_named(
+        console,
+        "workload",
+        names,
+        Columns(_RECORDED, recorded),
+        Columns([*tops, "correlation"], found),
+    )
 
 
-def _cells(row: Mapping[str, Any], picks: Sequence[str]) -> list[str]:
-    correlation = row["correlation"]
+def _recorded(row: Mapping[str, Any]) -> list[str]:
+    """What the recording holds, and how long ordering it took."""
     return [
-        row["name"] + (f" on {row['device']}" if row["device"] else ""),
         f"{row['n_candidates']:,}",
         f"{row['n_failed']:,}",
         f"{row['best_secs'] * 1e3:.4g}",
         f"{row['median_secs'] / row['best_secs']:.1f}",
+        f"{row['learn_secs'] + row['score_secs']:.2f}",
+    ]
+
+
+def _found(row: Mapping[str, Any], picks: Sequence[str]) -> list[str]:
+    """What the order is worth."""
+    correlation = row["correlation"]
+    return [
         *(f"{row['found'][k]:.2f}" for k in picks),
         _NONE if correlation is None else f"{correlation:.2f}",
-        f"{row['learn_secs'] + row['score_secs']:.2f}",
     ]
 
 

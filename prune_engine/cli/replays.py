@@ -37,6 +37,7 @@ def replay_database(
     ``read_recorded`` and ``replay`` raise.
     """
     from prune_engine.errors import ConfigError
+    from prune_engine.hardware.fit import check_fits
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
     from prune_engine.metaschedule.recorded import read_recorded
@@ -49,6 +50,8 @@ def replay_database(
     recording = read_recorded(db)
     for remark in recording.remarks:
         observer.on_status(f"warning: {remark}")
+    for space in recording.spaces:
+        check_fits(chosen, space.task.target, remedy="Name the device of the recording by --profile.")
     spaces = [space for space in recording.spaces if space.best_secs is not None]
     for space in recording.spaces:
         if space.remark:
@@ -111,7 +114,7 @@ def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _print(record: Mapping[str, Any]) -> None:
     from prune_engine.cli.console import result_console
-    from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
+    from prune_engine.cli.tables import Columns, counted, print_line, print_named
 
     console = result_console()
     tasks = record["tasks"]
@@ -120,22 +123,20 @@ def _print(record: Mapping[str, Any]) -> None:
     if n_before := sum(task["n_trials_before"] for task in tasks):
         heading += f"; not counting {counted(n_before, 'trial')} of earlier runs on the store"
     print_line(console, heading)
-    headers = ["task", "candidates", "best ms", *(str(n) for n in marks), "all", "trials", "stopped by"]
-    table = make_table(*headers, right=set(headers) - {"task", "stopped by"})
-    cells = [
-        [
-            f"{task['n_candidates']:,}",
-            f"{task['best_secs'] * 1e3:.4g}",
-            *(f"{task['curve'][n - 1]:.2f}" if len(task["curve"]) >= n else "" for n in marks),
-            f"{task['found']:.2f}",
-            str(task["n_trials"]),
-            task["stop_reason"],
-        ]
+    spaces = [
+        [f"{task['n_candidates']:,}", f"{task['best_secs'] * 1e3:.4g}", str(task["n_trials"]), task["stop_reason"]]
         for task in tasks
     ]
-    others = [list(column) for column in zip(headers[1:], *cells, strict=True)]
-    for name, row in zip(fitting([task["name"] for task in tasks], console, others), cells, strict=True):
-        add_row(table, name, *row)
-    print_table(console, table)
+    found = [
+        [*(f"{task['curve'][n - 1]:.2f}" if len(task["curve"]) >= n else "" for n in marks), f"{task['found']:.2f}"]
+        for task in tasks
+    ]
+    print_named(
+        console,
+        "task",
+        [task["name"] for task in tasks],
+        Columns(("candidates", "best ms", "trials", "stopped by"), spaces, frozenset({"stopped by"})),
+        Columns([*map(str, marks), "all"], found),
+    )
     for name, why in record["failed_plugins"].items():
         print_line(console, f"warning: plugin {name} {why}")

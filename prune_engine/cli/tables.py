@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -16,6 +17,21 @@ _GAP = 2
 _UNLIMITED = 10_000
 #: A name is not shortened below this.
 _MIN_NAME = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Some columns of a table: ``rows[i]`` has a cell for each header. ``left`` are those of text, not numbers."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: frozenset[str] = frozenset()
+
+    @property
+    def width(self) -> int:
+        """Columns of a terminal that they take beside others."""
+        cells = zip(self.headers, *self.rows, strict=True)
+        return sum(max(map(cell_len, column)) + _GAP for column in cells)
 
 
 def make_table(*columns: str, right: Iterable[str] = (), prose: Iterable[str] = ()) -> Table:
@@ -44,6 +60,27 @@ def print_table(console: Console, table: Table) -> None:
         text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
         text.rstrip()
         console.print(text, soft_wrap=True)
+
+
+def print_named(console: Console, title: str, names: Sequence[str], *blocks: Columns) -> None:
+    """Print what belongs to each of some names as one table.
+
+    Where even shortened names leave a terminal too narrow for it, each block becomes a table of its own.
+    """
+    width = _MIN_NAME + sum(block.width for block in blocks)
+    is_split = console.is_terminal and width > console.width
+    groups = [[block] for block in blocks] if is_split else [list(blocks)]
+    for number, group in enumerate(groups):
+        headers = [header for block in group for header in block.headers]
+        rows = [[cell for cells in parts for cell in cells] for parts in zip(*(b.rows for b in group), strict=True)]
+        others = [list(column) for column in zip(headers, *rows, strict=True)]
+        left = frozenset().union(*(block.left for block in group))
+        table = make_table(title, *headers, right=set(headers) - left)
+        for name, row in zip(fitting(list(names), console, others), rows, strict=True):
+            add_row(table, name, *row)
+        if number:
+            print_line(console, "")
+        print_table(console, table)
 
 
 def print_line(console: Console, text: str) -> None:

@@ -27,7 +27,15 @@ _RESULT_NAME = "result.json"
 _DEFAULT_SECS = 300.0
 
 
+#: What says how kernels are compiled, measured or written: nothing of that happens in a replay.
+_NOT_REPLAYED = (
+    *("out", "shape", "dim", "target", "build_timeout", "run_timeout", "memory", "flush_cache"),
+    "explorer",
+)
+
+
 def tune(
+    context: typer.Context,
     model: Annotated[
         Path | None,
         typer.Argument(help="The ONNX file, or a workload such as gemm:512x512x512.", show_default=False),
@@ -152,6 +160,7 @@ def tune(
         parse_bytes,
         parse_dim,
         parse_shape,
+        refuse_without_effect,
         threads_or_default,
     )
     from prune_engine.config import EngineConfig
@@ -175,6 +184,10 @@ def tune(
         strict=strict,
     )
     check_blocked(config.blocked_plugins, config.plugin_files)
+    if replay is not None:
+        refuse_without_effect(
+            context, _NOT_REPLAYED, "with --replay, which proposes recorded candidates and measures none"
+        )
     if replay is not None or model is None:
         _replay(model, replay, config, profile, threads, store, quiet, as_json)
         return

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from prune_engine.config import EngineConfig
-from prune_engine.errors import TargetError
+from prune_engine.errors import ConfigError, TargetError
+from prune_engine.hardware.fit import check_fits
 from prune_engine.hardware.host import usable_cpus
 from prune_engine.hardware.levels import DeviceKind
 from prune_engine.hardware.registry import ProfileRegistry
@@ -47,16 +48,15 @@ class StudyDevice:
 
 
 def chosen_device(request: StudyRequest, host: PluginHost, say: Callable[[str], None]) -> StudyDevice:
-    """The device that is asked for; ``say`` is told what does not fit. Raises TargetError or ProfileError."""
+    """The device that is asked for; ``say`` is told what it stands in for. Raises ConfigError."""
     if (request.target or "").strip() == "cuda":
         raise TargetError("which GPU? Name it, such as cuda/a100", who="target cuda")
     device = _device(request, host, say)
-    kind = DeviceKind.CPU if make_target(device.target).kind.name == "llvm" else DeviceKind.GPU
-    if request.target and device.profile.kind not in (kind, DeviceKind.NPU):
-        say(
-            f"warning: target {request.target} is a {kind.value.upper()}, but profile {device.profile.name} is of "
-            f"a {device.profile.kind.value.upper()}: the rules judge by a device that this code is not for"
-        )
+    kind = make_target(device.target).kind.name
+    if request.n_threads is not None and kind != "llvm":
+        raise ConfigError(f"without effect on target {kind}", who="--threads", remedy="Leave it out.")
+    if request.target:
+        check_fits(device.profile, device.target, remedy="Leave out --profile, or name one of the target's device.")
     return device
 
 

@@ -12,6 +12,7 @@ from prune_engine.errors import TargetError
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.device_targets import DEVICE_PREFIX, device_target
 from prune_engine.metaschedule.interpreter.gpu_limits import GpuLimits
+from prune_engine.metaschedule.quiet import captured_stderr
 
 #: Texts that mean "this machine".
 _HOST = ("auto", "native", "host", "llvm")
@@ -46,7 +47,8 @@ def resolve_target(text: str, n_threads: int) -> str:
     if n_threads < 1:
         raise TargetError("the number of threads is too small", who="--threads", got=n_threads, expected=">= 1")
     config = _parse(text.strip())
-    config = _as_config(make_target(config, who=text))
+    with captured_stderr():  # TVM tells of devices that are not there; what matters here it raises
+        config = _as_config(make_target(config, who=text))
     if config["kind"] == "llvm":
         _check_processor(config, text)
         stated = config.setdefault("num-cores", n_threads)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
 from prune_engine.errors import ModelImportError, OutputError, TargetError
+from prune_engine.hardware.fit import check_fits
 from prune_engine.hardware.registry import Choice, ProfileRegistry
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
@@ -110,6 +111,7 @@ def _tune(
     target = _target(request)
     choice = _profile(request, host, target)
     profile = choice.profile
+    check_fits(profile, target, remedy="Leave out --profile to tune for this machine.", may_be_npu=False)
     observer.on_status(f"profile {profile.name}: {choice.reason}")
     for remark in _thread_remarks(request, target, profile):
         observer.on_status(f"warning: {remark}")

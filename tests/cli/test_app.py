@@ -75,7 +75,18 @@ def test_a_blocked_plugin_is_listed_as_such(cli: Run) -> None:
     assert row["strategies"] == []
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("plugins",), ("profiles", "list"), ("profiles", "nothing")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("plugins",),
+        ("profiles", "list"),
+        ("profiles", "nothing"),
+        ("spaces", "gemm:8x8x8"),
+        ("prune", "gemm:8x8x8", "--samples", "100"),
+        ("candidates", "gemm:8x8x8", "-n", "2"),
+    ],
+)
 def test_a_reader_that_goes_away_ends_it_without_a_word(
     arguments: tuple[str, ...], environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -138,7 +149,19 @@ BAD_INPUT = [
     pytest.param(["TINY", "--shape", "nope=1x3"], 2, "nope", id="unknown input"),
     pytest.param(["TINY", "--dim", "batch=8", "--target", "llvm -mcpu=nope"], 2, "nope", id="unknown processor"),
     pytest.param(["TINY", "--dim", "batch=8", "--target", "nonsense"], 2, "nonsense", id="unknown target"),
-    pytest.param(["TINY", "--dim", "batch=8", "--target", "cuda"], 2, "cuda", id="cannot be measured here"),
+    pytest.param(
+        ["TINY", "--dim", "batch=8", "--target", "cuda"],
+        2,
+        "starting the compiler\nerror: target cuda: kernels are measured on this machine's processor",
+        id="cannot be measured here, without a word of TVM's",
+    ),
+    pytest.param(
+        ["TINY", "--dim", "batch=8", "--profile", "nvidia-t4"],
+        2,
+        "nvidia-t4: it describes another kind of device than the code is for; got a GPU; expected a processor. "
+        "Leave out --profile",
+        id="profile of a GPU",
+    ),
     pytest.param(["TINY", "--dim", "batch=8", "--profile", "nope"], 2, "nope", id="unknown profile"),
     pytest.param(["TINY", "--dim", "batch=8", "--explorer", "nope"], 2, "explore.uniform", id="unknown explorer"),
     pytest.param(["TINY", "--dim", "batch=8", "--out", "text.onnx/x"], 5, "text.onnx", id="output not writable"),

@@ -161,9 +161,25 @@ def test_model_ends_with_a_row_a_task(inside: Inside, tiny_model: Path) -> None:
     assert "no.  task" not in inside("prune", *options, "--task", 1)[1]
 
 
-def test_target_and_profile_of_two_kinds_are_told(inside: Inside) -> None:
-    _, _, err = inside("spaces", "gemm:8x8x8", "--target", "cuda/a100", "--profile", "epyc-7452")
-    assert "warning: target cuda/a100 is a GPU, but profile amd-epyc-7452 is of a CPU" in err
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (
+            ["--target", "cuda/a100", "--profile", "epyc-7452"],
+            "got a processor; expected a GPU. Leave out",
+        ),
+        (["--target", "llvm", "--profile", "a100"], "got a GPU; expected a processor. Leave out --profile"),
+        (["--target", "cuda/a100", "--threads", "4"], "--threads: without effect on target cuda. Leave it out."),
+        (["--profile", "a100", "--threads", "4"], "--threads: without effect on target cuda. Leave it out."),
+    ],
+)
+def test_what_does_not_fit_the_target_is_refused(inside: Inside, options: list[str], says: str) -> None:
+    code, out, err = inside("spaces", "gemm:8x8x8", *options)
+    assert (code, out) == (2, "")
+    assert says in err
+
+
+def test_target_and_profile_of_one_kind_need_no_word(inside: Inside) -> None:
     for options in (["--target", "cuda/a100"], ["--profile", "epyc-7452"], ["--profile", "ascend-910b"]):
         assert "warning" not in inside("spaces", "gemm:8x8x8", *options)[2]
 

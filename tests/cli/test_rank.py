@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -105,10 +106,42 @@ def test_a_plugin_that_fails_is_told_of(inside: Inside, database: Path, tmp_path
 
 
 def test_a_space_where_all_failed_is_a_row_that_says_so(inside: Inside, tmp_path: Path) -> None:
-    write_database(tmp_path / "dead", (schedules(), [[1e10]] * 3))
-    code, out, _ = inside("rank", tmp_path / "dead", *DEVICE)
+    write_database(tmp_path / "two", (schedules("softmax:8x16", 3), [[1e10]] * 3), (schedules(), [[1e-3]] * 3))
+    code, out, _ = inside("rank", tmp_path / "two", *DEVICE)
     assert code == 0
-    assert out == "dead: no candidate of it ran; got 3 recorded.\n"
+    assert out.splitlines()[-1].endswith("T_softmax_norm: no candidate of it ran; got 3 recorded.")
+
+
+@pytest.mark.parametrize("options", [(), ("--json",), ("--samples", 3)])
+def test_a_recording_where_all_failed_is_an_error(inside: Inside, tmp_path: Path, options: tuple[object]) -> None:
+    write_database(tmp_path / "dead", (schedules(), [[1e10]] * 3))
+    code, out, err = inside("rank", tmp_path / "dead", *DEVICE, *options)
+    assert (code, out) == (2, "")
+    assert "dead: no candidate of any workload ran; got dead: 3 recorded; expected a recording with at" in err
+
+
+@pytest.mark.parametrize("arguments", [("rank", "two"), ("tune", "--replay", "two", "-q", "--trials", 30)])
+def test_on_a_narrow_terminal_no_line_is_too_long(
+    inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[object]
+) -> None:
+    import sys
+
+    from rich.console import Console
+
+    def narrow() -> Console:
+        return Console(file=sys.stdout, width=80, height=25, force_terminal=True, highlight=False, no_color=True)
+
+    monkeypatch.setattr("prune_engine.cli.rank_tables.result_console", narrow)
+    monkeypatch.setattr("prune_engine.cli.console.result_console", narrow)
+    kernels = schedules("softmax:8x16", 3), schedules()
+    write_database(tmp_path / "two", *[(one, [[s] for s in one.secs]) for one in kernels])
+    code, out, err = inside(*arguments, *DEVICE)
+    assert code == 0, err
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()[1:]
+    assert max(map(len, lines)) <= 80
+    names = [line.split()[0] for line in lines if line]
+    assert names.count("two/1") == names.count("two/2") == 2, "of each a row that says what was recorded and found"
+    assert "64" in out or "16" in out
 
 
 def test_a_table_needs_a_device_and_has_profiles(inside: Inside, table: Path) -> None:
@@ -149,6 +182,12 @@ def test_the_rows_of_a_source_are_known_before(inside: Inside, table: Path) -> N
         (["gemm", *DEVICE, "--prior", "no.such", "--samples", "3"], "error: no.such: not a model of this verifier"),
         (["gemm", "--verifier", "no.such"], "no such strategy"),
         (["gemm", *DEVICE, "--threads", "97"], "has fewer cores than threads"),
+        (
+            ["gemm", "--profile", "a100"],
+            "a GPU; expected a processor. Name the device",
+        ),
+        (["gemm", *DEVICE, "--sampling", "random"], "--sampling: without effect without --samples. Leave it out."),
+        (["conv.tsv", "--device", "A100", "--threads", "2"], "--threads: without effect on a table of kernels"),
         (["nothing"], "is no MetaSchedule database; got no such folder"),
         (["nothing.tsv", "--device", "A100"], "cannot be read; got No such file"),
         ([f"gemm/{RECORDS_FILE}", "--device", "A100"], "is no table of kernels"),
@@ -226,6 +265,15 @@ class TestReplay:
             (["tune"], "got neither a model nor --replay"),
             (["tune", "model.onnx", "--replay", "gemm"], "got a model and --replay"),
             (["tune", "--replay", "nothing"], "is no MetaSchedule database"),
+            (["tune", "--replay", "gemm", "--profile", "a100"], "a GPU; expected a processor. Name the"),
+            (
+                ["tune", "--replay", "gemm", "--explorer", "explore.uniform"],
+                "--explorer: without effect with",
+            ),
+            (
+                ["tune", "--replay", "gemm", "--out", "x", "--flush-cache"],
+                "--out, --flush-cache: without effect",
+            ),
             (["tune", "--replay", "gemm", *DEVICE, "--prior", "no.such"], "error: no.such: not a model of this"),
         ],
     )
