@@ -26,8 +26,8 @@ class EngineConfig(BaseModel):
     what a score loses by each doubling of the unrolled code, which takes long to build. ``prior`` is what a
     verifier starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
 
-    With ``transfer`` a task begins with up to ``transfer_trials`` schedules that were good for kernels like it: from
-    the library in the store and, with ``builtin_library``, from what is shipped. One that comes within
+    With ``transfer`` a task begins with up to ``transfer_trials`` schedules that were good for kernels like it,
+    from the library in the store and, with ``builtin_library``, from what is shipped. One that comes within
     ``transfer_margin`` of what the library promises ends the task. With ``transfer_only`` nothing else is measured;
     if ``transfer_trials`` is 0 then, the schedule that is ranked first ships unmeasured. With ``harvest`` the
     winners of the run are added to the library.

@@ -16,26 +16,28 @@ from prune_engine.audits import switch_off_verdict
 from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import NAMED_PRIORS, EngineConfig
-from prune_engine.errors import ConfigError, PluginContractError, SpaceError
+from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
 from prune_engine.measurement import MeasuredCandidate, Workbench
-from prune_engine.outcome import run_result
+from prune_engine.outcome import round_verdicts, run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
 from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
+from prune_engine.standing import as_contract_error, problem_of
 from prune_engine.store.base import Store, StoredCandidate
-from prune_engine.strategies import Strategy, TransferContext, Verifier
+from prune_engine.strategies import Library, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
 from prune_engine.teaching import Teacher
-from prune_engine.verdicts import Outcome, Stage, Verdict
+from prune_engine.transferring import Transferring
+from prune_engine.verdicts import Verdict
 
 #: Rounds in a row without a new candidate after which a space counts as exhausted.
 _MAX_BARREN_ROUNDS = 3
@@ -52,6 +54,7 @@ class Engine:
         host: loaded plugins; made from ``config`` if None.
         observer: told of progress.
         should_stop: polled between batches; True ends the run in order.
+        library: what transfers start from; the store's by default.
         manifest: recorded with the run beside versions and options.
         clock: seconds from anywhere, never backwards: what ``budget_secs`` is held against.
     """
@@ -66,6 +69,7 @@ class Engine:
         host: PluginHost | None = None,
         observer: Observer | None = None,
         should_stop: Callable[[], bool] = lambda: False,
+        library: Library | None = None,
         manifest: Mapping[str, object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,11 +98,16 @@ class Engine:
         #: Failures already told of, by strategy and message.
         self._told: set[tuple[str, str]] = set()
         self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
-        transfer_context = TransferContext(
-            store, workbench.device_name(), workbench.n_threads(), profile, self._pipeline.fitness
-        )
-        self._sources = Sources(
-            self._strategies, self._pipeline, config, transfer_context, self._rng, self._strategy_failed
+        self._sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
+        self._transferring = Transferring(
+            self._strategies.transfers,
+            self._pipeline,
+            config,
+            workbench,
+            library or store,
+            profile,
+            self._strategy_failed,
+            self._tell,
         )
         self._run_id = ""
 
@@ -185,6 +194,7 @@ class Engine:
             if self._should_stop() and not stored:
                 continue
             self._open_space(state)
+            self._transferring.restore(state, stored)
             self._teacher.teach(state.batches_of(state.restore(stored)))
             if stored:
                 self._restore_audits(state, stored)
@@ -215,7 +225,7 @@ class Engine:
         state.space, verdicts = self._pipeline.restrict(state.full_space)
         state.audits.add_cuts(verdicts, self._pipeline.heuristics)
         if verdicts:
-            self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)
+            self._tell(state, verdicts)
 
     def _measure_defaults(self, states: Sequence[TaskState]) -> str | None:
         """Measure the untuned schedule of each task, the most expensive first. Returns why to stop, or None.
@@ -267,10 +277,13 @@ class Engine:
         """One batch of one task: propose, prune, measure, store, learn."""
         space = state.space
         assert space is not None, "only open tasks get here"
-        seeds = [] if state.n_trials else self._sources.seeds(state, k)
-        proposals = self._sources.proposals(state)
-        refusal = partial(self._workbench.refusal, space)
-        result = self._pipeline.run(proposals, seeds, k, state.seen, self._rng, refusal)
+        result = self._transferring.batch(state, k)
+        if result is None:
+            if self._config.transfer_only:
+                state.stop_reason = state.stop_reason or "no_seeds_left"
+                return
+            refusal = partial(self._workbench.refusal, space)
+            result = self._pipeline.run(self._sources.proposals(state), [], k, state.seen, self._rng, refusal)
         self._host.notify(
             "batch_pruned",
             task=state.task,
@@ -282,16 +295,17 @@ class Engine:
         try:
             if result.candidates:
                 known = self._known_ids(state)
-                for one in self._workbench.measure(space, result.candidates, incumbent, known):
+                for one in self._workbench.measure(state.bench_space, result.candidates, incumbent, known):
                     self._record(state, one)
                     measured.append(one)
             why_not = "the compiler repaired its decisions into another candidate"
         finally:
-            self._store.add_verdicts(self._run_id, state.task.task_id, _verdicts(result, measured, why_not))
+            self._tell(state, round_verdicts(result, measured, why_not))
         for candidate in (*result.candidates, *result.refused):  # those that were repaired into others, too
             state.mark_seen(candidate)
         state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
         self._host.notify("batch_measured", task=state.task, measured=tuple(measured))
+        self._transferring.note(state, measured)
         self._audit(state, result, measured)
         if result.is_hopeless:
             state.note_hopeless(len(measured), incumbent, self._config.plateau_gain)
@@ -324,7 +338,7 @@ class Engine:
             state.audits.switch_off(rule, why, loss.candidate_id)
             self._switch_off(rule, state)
             self._observer.on_status(f"warning: {rule} is switched off for {state.task.name}: {why}")
-            self._store.add_verdicts(self._run_id, state.task.task_id, [switch_off_verdict(rule, why, loss)])
+            self._tell(state, [switch_off_verdict(rule, why, loss)])
 
     def _switch_off(self, rule: str, state: TaskState) -> None:
         """Let a rule judge a task no more; what it cut out of the choice tables comes back."""
@@ -341,9 +355,12 @@ class Engine:
 
     def _record(self, state: TaskState, measured: MeasuredCandidate) -> None:
         """Store first, then believe."""
-        sketch_ids = [s.sketch_id for s in state.space.sketches] if state.space else []
+        sketch_ids = [s.sketch_id for s in state.bench_space.sketches] if state.space else []
         self._store.add_measured(self._run_id, state.task.task_id, sketch_ids, [measured])
         state.add(measured)
+
+    def _tell(self, state: TaskState, verdicts: Sequence[Verdict]) -> None:
+        self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)
 
     def _retire(self, state: TaskState) -> None:
         """Close a task that cannot or need not go on."""
@@ -372,33 +389,9 @@ class Engine:
         if isinstance(strategy, Verifier) and isinstance(error, ConfigError):
             raise error
         if self._config.strict:
-            if isinstance(error, PluginContractError):
-                raise error
-            raise PluginContractError(
-                "raised an exception",
-                who=f"strategy {strategy.name}",
-                got=f"{type(error).__name__}: {error}",
-                remedy="Report it to the plugin's author, block the plugin, or run without strict.",
-            ) from error
-        owner = self._strategies.owners.get(strategy.name, strategy.name)
-        problem = str(error) if isinstance(error, PluginContractError) else f"{type(error).__name__}: {error}"
-        why = problem if strategy.name in problem else f"strategy {strategy.name}: {problem}"
+            strict_error = as_contract_error(strategy, error)
+            raise strict_error from (None if strict_error is error else error)
+        owner, why = self._strategies.owners.get(strategy.name, strategy.name), problem_of(strategy, error)
         if (strategy.name, why) not in self._told:
             self._told.add((strategy.name, why))
             self._host.fail(owner, why)
-
-
-def _verdicts(result: PruneResult, measured: Sequence[MeasuredCandidate], why_not: str) -> list[Verdict]:
-    """The pipeline's verdicts, and those of the workbench: on what failed, and why the others did not run."""
-    verdicts = list(result.verdicts)
-    for one in measured:
-        error = one.measurement.error
-        if error is not None:
-            reason = f"{error.kind.value}: {error.message}"
-            verdicts.append(
-                Verdict(Stage.MEASURE, "workbench", Outcome.FAILED, reason, 1, one.measurement.candidate_id)
-            )
-    ran = {one.measurement.candidate_id for one in measured}
-    if n_others := sum(c.candidate_id not in ran for c in result.candidates):
-        verdicts.append(Verdict(Stage.MEASURE, "workbench", Outcome.SKIPPED, why_not, n_others))
-    return verdicts

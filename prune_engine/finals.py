@@ -56,7 +56,9 @@ class Finals:
             if (secs := timed.get(finalist.candidate.candidate_id)) and is_faster(secs, default)
         ]
         if faster:
-            state.final_secs, state.winner = min(faster, key=lambda pair: pair[0])
+            faster.sort(key=lambda pair: pair[0])
+            state.final_secs, state.winner = faster[0]
+            state.contenders = tuple(finalist for _, finalist in faster)
 
     def _finalists(self, state: TaskState) -> list[Incumbent]:
         if not state.ranking or state.default_secs is None:
@@ -74,7 +76,7 @@ class Finals:
         if not measure or state.space is None:
             return None
         field: list[Candidate | None] = [None, *(f.candidate for f in finalists)]
-        comparison = self._workbench.compare(state.space, field)
+        comparison = self._workbench.compare(state.bench_space, field)
         self._store.add_comparison(self._run_id, state.task.task_id, device, n_threads, comparison)
         return comparison
 
@@ -83,6 +85,7 @@ class Finals:
         best = state.ranking[0]
         if state.default_secs is not None and best.latency_secs < state.default_secs * (1 - _MIN_UNPAIRED_GAIN):
             state.winner, state.final_secs = best, best.latency_secs
+            state.contenders = (best,)
 
 
 def is_faster(secs: Sequence[float], default_secs: Sequence[float]) -> bool:

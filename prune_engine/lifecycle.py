@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from prune_engine.audits import AuditReport
+from prune_engine.transfer_log import TransferReport
 from prune_engine.verdicts import Verdict
 
 
@@ -83,15 +84,19 @@ class SilentObserver:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """A task's outcome. ``trace_json`` is the winner's schedule, None where the default ships.
+    """A task's outcome. ``trace_json`` is the schedule that ships, None where that is the default.
 
-    ``audits`` says of each strategy that guesses how its drops fared.
+    ``audits`` says of each strategy that guesses how its drops fared, ``transfer`` what the library did; None where
+    it was not asked. ``contenders`` are schedules that beat the default in the finals, the one that ships first;
+    none where an unmeasured one ships.
     """
 
     summary: TaskSummary
     trace_json: str | None
     failure_examples: Mapping[str, str]
     audits: tuple[AuditReport, ...] = ()
+    transfer: TransferReport | None = None
+    contenders: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,9 +144,10 @@ class FixesSchedules(Protocol):
     def fixed_sketch(self, space: DesignSpace, trace_json: str) -> Sketch:
         """A sketch whose only candidate is this schedule, the compiler's text with or without post-processing.
 
-        It is opaque, its number is that of the sketches in ``space``, and one schedule always has one ``sketch_id``.
-        The workbench measures the candidate in a space that holds the sketch at that number. Raises SpaceError where
-        the schedule does not fit the task.
+        It is opaque, its number is that of the sketches in ``space``, and a schedule has always one ``sketch_id``.
+        The workbench measures the candidate in a space that holds the sketch at that number.
+
+        Raises SpaceError where the schedule does not fit the task.
         """
 
 

@@ -7,7 +7,10 @@ from collections.abc import Sequence
 
 from prune_engine.errors import NothingMeasuredError
 from prune_engine.lifecycle import RunResult, TaskResult
+from prune_engine.measurement import MeasuredCandidate
+from prune_engine.pipeline import PruneResult
 from prune_engine.task_state import TaskState
+from prune_engine.verdicts import Outcome, Stage, Verdict
 
 #: Failure messages quoted when nothing could be measured.
 _N_EXAMPLES = 3
@@ -31,19 +34,41 @@ def run_result(states: Sequence[TaskState], reason: str, run_id: str, elapsed_se
         )
     return RunResult(
         run_id=run_id,
-        tasks=tuple(
-            TaskResult(
-                s.summary(),
-                s.winner.trace_json if s.winner else None,
-                dict(s.failure_examples),
-                s.audits.reports(s.best_secs),
-            )
-            for s in states
-        ),
+        tasks=tuple(map(_task_result, states)),
         stop_reason=reason,
         n_new=sum(s.n_new for s in states),
         elapsed_secs=elapsed_secs,
         census=dict(census),
+    )
+
+
+def round_verdicts(result: PruneResult, measured: Sequence[MeasuredCandidate], why_not: str) -> list[Verdict]:
+    """The pipeline's verdicts, and those of the workbench: on what failed, and why the others did not run."""
+    verdicts = list(result.verdicts)
+    for one in measured:
+        error = one.measurement.error
+        if error is not None:
+            reason = f"{error.kind.value}: {error.message}"
+            verdicts.append(
+                Verdict(Stage.MEASURE, "workbench", Outcome.FAILED, reason, 1, one.measurement.candidate_id)
+            )
+    ran = {one.measurement.candidate_id for one in measured}
+    if n_others := sum(c.candidate_id not in ran for c in result.candidates):
+        verdicts.append(Verdict(Stage.MEASURE, "workbench", Outcome.SKIPPED, why_not, n_others))
+    return verdicts
+
+
+def _task_result(state: TaskState) -> TaskResult:
+    ships = state.winner or state.unmeasured
+    kernel_class = state.task.kernel_class
+    label = kernel_class.label if kernel_class else state.task.name
+    return TaskResult(
+        state.summary(),
+        ships.trace_json if ships else None,
+        dict(state.failure_examples),
+        state.audits.reports(state.best_secs),
+        state.transfer.report(label, state.task.flop_count, state.n_trials),
+        tuple(one.trace_json for one in state.contenders if one.trace_json is not None),
     )
 
 

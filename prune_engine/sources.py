@@ -1,4 +1,4 @@
-"""Where the candidates of a round come from: the explorer, and seeds from transfers."""
+"""Where the candidates of a round come from: the explorer."""
 
 from __future__ import annotations
 
@@ -14,16 +14,14 @@ from prune_engine.enumeration import drawn
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace
 from prune_engine.standing import OnFailure
-from prune_engine.strategies import TransferContext
 from prune_engine.strategy_set import Strategies
 from prune_engine.task_state import TaskState
 
 
 class Sources:
-    """Asks the explorer and the transfers; what they return is checked.
+    """Asks the explorer; what it returns is checked.
 
-    A transfer that fails is asked no more, an explorer that fails not for the same task: its candidates are drawn
-    uniformly from then on.
+    One that fails is not asked for the same task again: its candidates are drawn uniformly from then on.
     """
 
     def __init__(
@@ -31,13 +29,11 @@ class Sources:
         strategies: Strategies,
         pipeline: Pipeline,
         config: EngineConfig,
-        transfer_context: TransferContext,
         rng: np.random.Generator,
         on_failure: OnFailure,
     ) -> None:
         self._strategies, self._pipeline, self._config = strategies, pipeline, config
-        self._transfer_context, self._rng, self._on_failure = transfer_context, rng, on_failure
-        self._failed_transfers: set[str] = set()
+        self._rng, self._on_failure = rng, on_failure
         self._tasks_without_explorer: set[str] = set()
 
     def proposals(self, state: TaskState) -> Sequence[CandidateBatch]:
@@ -59,25 +55,3 @@ class Sources:
         sketches = [sketch for sketch in space.sketches if sketch.size]
         share = -(-self._config.explore_size // max(1, len(sketches)))
         return [CandidateBatch(space, s, drawn(s, min(share, s.size), self._rng)) for s in sketches]
-
-    def seeds(self, state: TaskState, limit: int) -> list[CandidateBatch]:
-        """At most ``limit`` transferred schedules for an open task, those of earlier transfers first."""
-        seeds: list[CandidateBatch] = []
-        space = state.space
-        assert space is not None, "only open tasks get here"
-        for transfer in self._strategies.transfers:
-            if transfer.name in self._failed_transfers:
-                continue
-            try:
-                proposal = transfer.propose(state.task, space, self._transfer_context, limit)
-                proposal = contracts.check_transfer(transfer.name, proposal, space, limit)
-            except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-                self._failed_transfers.add(transfer.name)
-                self._on_failure(transfer, error)
-                continue
-            seeds += [one.batch for one in proposal.seeds]
-        left = limit
-        for number, batch in enumerate(seeds):
-            seeds[number] = batch.take(np.arange(min(left, len(batch))))
-            left -= len(seeds[number])
-        return seeds

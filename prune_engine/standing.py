@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from prune_engine.errors import PluginContractError
 from prune_engine.strategies import Rule, Strategy
 
 #: Told of a strategy that raised; may raise itself to stop the run.
@@ -34,3 +35,21 @@ class Standing:
     def switch_off(self, rule_name: str, task_id: str) -> None:
         """Let a rule judge no more candidates of a task."""
         self._off.add((rule_name, task_id))
+
+
+def as_contract_error(strategy: Strategy, error: BaseException) -> PluginContractError:
+    """What a strategy raised, as the error that ends a strict run."""
+    if isinstance(error, PluginContractError):
+        return error
+    return PluginContractError(
+        "raised an exception",
+        who=f"strategy {strategy.name}",
+        got=f"{type(error).__name__}: {error}",
+        remedy="Report it to the plugin's author, block the plugin, or run without strict.",
+    )
+
+
+def problem_of(strategy: Strategy, error: BaseException) -> str:
+    """What a strategy raised, in one sentence that names it."""
+    problem = str(error) if isinstance(error, PluginContractError) else f"{type(error).__name__}: {error}"
+    return problem if strategy.name in problem else f"strategy {strategy.name}: {problem}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,9 +13,10 @@ from prune_engine.audits import AuditLog
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
 from prune_engine.lifecycle import TaskSummary
 from prune_engine.measurement import DEFAULT_CANDIDATE, MeasuredCandidate, Measurement
-from prune_engine.space import DesignSpace
+from prune_engine.space import DesignSpace, Sketch
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
+from prune_engine.transfer_log import TransferLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,15 @@ class Incumbent:
     trace_json: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Unmeasured:
+    """A schedule that ships without having been measured; ``source`` says where it comes from."""
+
+    candidate: Candidate
+    trace_json: str
+    source: str
+
+
 @dataclass(slots=True)
 class TaskState:
     """Mutable state of one task; ``space`` is None when there is nothing to tune or no space could be made."""
@@ -36,6 +46,9 @@ class TaskState:
     #: The space before any rule cut it, and its size.
     full_space: DesignSpace | None = None
     full_size: int = 1
+    #: Sketches of transferred schedules that none of the space holds, one candidate each, numbered after its own.
+    fixed: list[Sketch] = field(default_factory=list)
+    transfer: TransferLog = field(default_factory=TransferLog)
     default: Measurement | None = None
     seen: SeenRows = field(default_factory=SeenRows)
     known_ids: set[str] = field(default_factory=set)
@@ -56,6 +69,9 @@ class TaskState:
     stop_reason: str | None = None
     #: What ships, once that is decided: None is the default schedule.
     winner: Incumbent | None = None
+    #: Schedules that beat the default in the finals, the winner first.
+    contenders: tuple[Incumbent, ...] = ()
+    unmeasured: Unmeasured | None = None
     is_decided: bool = False
     final_secs: float | None = None
     final_default_secs: float | None = None
@@ -77,6 +93,12 @@ class TaskState:
         return [(incumbent.candidate.candidate_id, incumbent.latency_secs) for incumbent in self.ranking]
 
     @property
+    def bench_space(self) -> DesignSpace:
+        """What the workbench measures in: the space and the fixed sketches. There must be a space."""
+        assert self.space is not None, "a task without a space has no candidates"
+        return replace(self.space, sketches=(*self.space.sketches, *self.fixed)) if self.fixed else self.space
+
+    @property
     def is_open(self) -> bool:
         """Whether the task can still use trials."""
         return self.space is not None and self.stop_reason is None
@@ -90,8 +112,9 @@ class TaskState:
                 continue
             if row.sketch_index is None:
                 continue
-            candidate = Candidate(row.candidate_id, row.sketch_index, row.decisions)
-            known_sketch = self._has_sketch(row.sketch_index, row.sketch_id)
+            index = self._index_of(row.sketch_index, row.sketch_id)
+            known_sketch = index is not None
+            candidate = Candidate(row.candidate_id, row.sketch_index if index is None else index, row.decisions)
             self._take(candidate, row.measurement, row.trace_json, known_sketch)
             if known_sketch:
                 lessons.append((candidate, row.measurement))
@@ -113,6 +136,8 @@ class TaskState:
             return []
         groups: dict[int, tuple[list[np.ndarray], list[Measurement]]] = {}
         for candidate, measurement in measured:
+            if candidate.sketch_index >= len(self.space.sketches):  # a fixed sketch teaches nothing about others
+                continue
             rows = rows_of(self.space.sketches[candidate.sketch_index], candidate.decisions)
             if rows is None:
                 continue
@@ -126,7 +151,7 @@ class TaskState:
 
     def mark_seen(self, candidate: Candidate) -> None:
         """Never propose this candidate again, whatever became of it."""
-        if self.space is None:
+        if self.space is None or candidate.sketch_index >= len(self.space.sketches):
             return
         rows = rows_of(self.space.sketches[candidate.sketch_index], candidate.decisions)
         if rows is not None:
@@ -139,7 +164,9 @@ class TaskState:
 
     def summary(self) -> TaskSummary:
         """The task for people and observers."""
-        shipped = self.winner.candidate.candidate_id if self.winner else DEFAULT_CANDIDATE
+        ships = self.winner or (self.unmeasured if self.is_decided else None)
+        shipped = ships.candidate.candidate_id if ships else DEFAULT_CANDIDATE
+        best_secs = self.final_secs if self.is_decided else self.best_secs
         default_secs = self.final_default_secs or self.default_secs
         return TaskSummary(
             task_id=self.task.task_id,
@@ -151,14 +178,17 @@ class TaskState:
             n_new=self.n_new,
             failures=dict(self.failures),
             default_secs=default_secs,
-            best_secs=self.final_secs if self.is_decided else self.best_secs,
+            best_secs=None if isinstance(ships, Unmeasured) else best_secs,
             best_candidate_id=shipped,
             stop_reason=self.stop_reason or "",
         )
 
-    def _has_sketch(self, index: int, sketch_id: str | None) -> bool:
+    def _index_of(self, index: int, sketch_id: str | None) -> int | None:
+        """The number of a stored sketch now, None if there is none like it. Fixed ones may have had another."""
         sketches = self.space.sketches if self.space else ()
-        return 0 <= index < len(sketches) and sketches[index].sketch_id == sketch_id
+        if 0 <= index < len(sketches) and sketches[index].sketch_id == sketch_id:
+            return index
+        return next((sketch.index for sketch in self.fixed if sketch.sketch_id == sketch_id), None)
 
     def _take(
         self, candidate: Candidate, measurement: Measurement, trace_json: str | None, known_sketch: bool

@@ -24,7 +24,7 @@ from prune_engine.measurement import (
     MeasureErrorKind,
     Measurement,
 )
-from prune_engine.space import DesignSpace, Variable, VariableKind
+from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind
 from prune_engine.task import TuningTask
 from prune_engine.testing.builders import make_space
 
@@ -49,6 +49,7 @@ class FakeWorkbench:
         delay_secs: how long measuring one candidate takes in wall time.
         on_measure: called before each candidate (None: the default schedule); may raise.
 
+    It takes rewritten schedules (`rewritten`) as well.
     ``asked`` counts what was measured by (task id, candidate id); ``is_closed`` says whether it was closed.
     """
 
@@ -124,6 +125,20 @@ class FakeWorkbench:
         measurement = self._measurement(task, DEFAULT_CANDIDATE, latency_secs, error, None)
         return MeasuredCandidate(None, measurement, trace_json=None if error else '{"decisions": null}')
 
+    def fixed_sketch(self, space: DesignSpace, trace_json: str) -> Sketch:
+        """The schedule that `rewritten` describes, whatever the space holds."""
+        try:
+            floors = float(json.loads(trace_json)["floors"])
+        except (ValueError, KeyError, TypeError):
+            raise SpaceError("is no rewritten schedule", who=space.task.name, got=trace_json) from None
+        return Sketch(
+            len(space.sketches), f"fixed-{floors:g}", (), payload=floors, opaque_reason="a rewritten schedule"
+        )
+
+    def schedule_text(self, space: DesignSpace, candidate: Candidate) -> str | None:
+        """The text that measuring it would give; None if it was planted to be refused."""
+        return None if self._refused(candidate) else _text(space, candidate)
+
     def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:  # noqa: ARG002 - the protocol's
         """What was planted."""
         return "refused (planted)" if self._refused(candidate) else None
@@ -147,7 +162,7 @@ class FakeWorkbench:
             error = self._error(space.task, ran.candidate_id)
             latency_secs = self._latency_secs(space, ran)
             measurement = self._measurement(space.task, ran.candidate_id, latency_secs, error, incumbent_secs)
-            trace = None if error else json.dumps({"sketch": ran.sketch_index, "decisions": ran.decisions})
+            trace = None if error else _text(space, ran)
             yield MeasuredCandidate(ran, measurement, trace_json=trace)
 
     def compare(self, space: DesignSpace, candidates: Sequence[Candidate | None]) -> Comparison:
@@ -179,6 +194,8 @@ class FakeWorkbench:
 
     def _latency_secs(self, space: DesignSpace, candidate: Candidate) -> float:
         sketch = space.sketches[candidate.sketch_index]
+        if isinstance(sketch.payload, float):
+            return sketch.payload * space.task.flop_count / self._flop_per_sec
         rows = [v.index_of(d) for v, d in zip(sketch.variables, candidate.decisions, strict=True)]
         indices = np.array([rows], dtype=np.int32).reshape(1, len(rows))
         return float(self.true_latency_secs(CandidateBatch(space, sketch, indices))[0])
@@ -231,6 +248,18 @@ class FakeWorkbench:
     def _rng(self, task: TuningTask, candidate_id: str, purpose: str) -> np.random.Generator:
         text = f"{self._seed}|{task.task_id}|{candidate_id}|{purpose}"
         return np.random.default_rng(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
+
+
+def rewritten(floors: float) -> str:
+    """The text of a schedule that no sketch of the fake's spaces holds; it takes so many floors of any task."""
+    return json.dumps({"floors": floors})
+
+
+def _text(space: DesignSpace, candidate: Candidate) -> str:
+    payload = space.sketches[candidate.sketch_index].payload
+    if isinstance(payload, float):
+        return rewritten(payload)
+    return json.dumps({"sketch": candidate.sketch_index, "decisions": candidate.decisions})
 
 
 def _row_penalties(variable: Variable) -> NDArray[np.float64]:
