@@ -17,6 +17,7 @@ from prune_engine.errors import SpaceError
 from prune_engine.measurement import MeasureError, MeasureErrorKind
 from prune_engine.metaschedule import traces
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
+from prune_engine.metaschedule.fixed_sketches import sketch_of_fixed, without_postprocessing
 from prune_engine.metaschedule.interpreter.check import mismatch
 from prune_engine.metaschedule.interpreter.reader import KernelReader
 from prune_engine.metaschedule.interpreter.source import TargetFacts
@@ -132,6 +133,24 @@ class Materialiser:
             if found:
                 return found
         return ""
+
+    def fixed_sketch(self, space: DesignSpace, trace_json: str) -> Sketch:
+        """A schedule as the only candidate of a sketch, numbered after those of ``space``. Raises SpaceError.
+
+        What the compiler repairs on replay is repaired in the sketch.
+        """
+        from tvm.s_tir.schedule import Trace
+
+        schedule = self._tvm.s_tir.Schedule(self._task.mod, seed=1, debug_mask="none")
+        try:
+            Trace.apply_json_to_schedule(without_postprocessing(trace_json), schedule)
+            return sketch_of_fixed(len(space.sketches), schedule.trace)
+        except SCHEDULE_ERRORS as error:
+            raise SpaceError(
+                f"the schedule does not fit the kernel: {last_line(str(error))}",
+                who=f"task {self._task.name}",
+                remedy="It is left out.",
+            ) from error
 
     def _replayed(self, sketch: Sketch, decisions: Sequence[Decision]) -> Any:
         """The schedule of a candidate before post-processing, None if TVM refuses it."""

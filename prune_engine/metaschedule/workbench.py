@@ -23,7 +23,7 @@ from prune_engine.metaschedule.measure import (
     MeasureSettings,
     WarmServer,
 )
-from prune_engine.space import DesignSpace
+from prune_engine.space import DesignSpace, Sketch
 from prune_engine.task import TuningTask
 
 
@@ -61,6 +61,15 @@ class TvmWorkbench:
     def design_space(self, task: TuningTask) -> DesignSpace:
         """Generate the task's sketches. Raises SpaceError."""
         return self._materialiser(task).design_space()
+
+    def fixed_sketch(self, space: DesignSpace, trace_json: str) -> Sketch:
+        """A schedule as the only candidate of an opaque sketch. Raises SpaceError where it does not fit."""
+        return self._materialiser(space.task).fixed_sketch(space, trace_json)
+
+    def schedule_text(self, space: DesignSpace, candidate: Candidate) -> str | None:
+        """A candidate's schedule with post-processing; None if TVM refuses it."""
+        made = self._materialiser(space.task).materialise(space, candidate)
+        return None if isinstance(made, MeasureError) else made.trace_json
 
     def measure_defaults(self, tasks: Sequence[TuningTask]) -> Generator[tuple[TuningTask, MeasuredCandidate]]:
         """Measure untuned kernels; what they compute is what every candidate must compute."""
