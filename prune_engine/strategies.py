@@ -10,7 +10,7 @@ import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,13 @@ class ScoreContext:
 
 
 class Verifier(Strategy, abc.ABC):
-    """Predicts throughput from what was measured."""
+    """Predicts throughput from what was measured.
+
+    One that ``takes_prior`` starts from the file that the option ``prior`` names, if it names one. For the others
+    such a file is refused, as it would change nothing.
+    """
+
+    takes_prior: ClassVar[bool] = False
 
     @abc.abstractmethod
     def score(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores:
@@ -161,6 +167,7 @@ class Selector(Strategy, abc.ABC):
         """Choose at most ``k`` distinct positions of the pool, best first."""
 
 
+@runtime_checkable
 class Library(Protocol):
     """Tuned kernels that a transfer may start from."""
 

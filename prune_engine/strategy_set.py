@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from prune_engine.config import EngineConfig
+from prune_engine.config import NAMED_PRIORS, EngineConfig
 from prune_engine.errors import ConfigError, PluginError
 from prune_engine.plugins import PluginHost
 from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Strategy, Verifier
@@ -36,7 +36,7 @@ class Strategies:
 def load_strategies(host: PluginHost, config: EngineConfig) -> Strategies:
     """Ask every plugin for its strategies; the host has checked their kinds and names.
 
-    Raises ConfigError when one that the options name is missing.
+    Raises ConfigError when one that the options name is missing, or a prior is a file that nobody would read.
     """
     owners: dict[str, str] = {}
 
@@ -59,11 +59,22 @@ def load_strategies(host: PluginHost, config: EngineConfig) -> Strategies:
             got=", ".join(sorted(unknown)),
             expected="one of: " + (", ".join(sorted(r.name for r in rules)) or "(no plugin registers a rule)"),
         )
+    verifier = _named(verifiers, config.verifier, "verifier") if config.verifier else None
+    if config.prior not in NAMED_PRIORS and not (verifier and verifier.takes_prior):
+        raise ConfigError(
+            f"verifier {verifier.name} starts from no file"
+            if verifier
+            else "there is no verifier to start from it",
+            who=config.prior,
+            expected="one of: "
+            + (", ".join(sorted(v.name for v in verifiers if v.takes_prior)) or "(none is loaded)"),
+            remedy="Leave out --prior, or choose such a verifier by --verifier.",
+        )
     return Strategies(
         rules=tuple(rules),
         explorer=_named(explorers, config.explorer, "explorer"),
         draft_scorer=_named(drafts, config.draft_scorer, "draft_scorer") if config.draft_scorer else None,
-        verifier=_named(verifiers, config.verifier, "verifier") if config.verifier else None,
+        verifier=verifier,
         selector=_named(selectors, config.selector, "selector"),
         transfers=tuple(sorted(transfers, key=lambda t: (t.order, t.name))),
         symbols=_symbols(host, config),

@@ -235,6 +235,18 @@ def test_a_prior_that_cannot_be_read_ends_the_run_before_anything_is_measured(
     assert not stored_ids(store, task)
 
 
+@pytest.mark.parametrize(
+    ("verifier", "says"),
+    [("lightgbm.decisions", "verifier lightgbm.decisions starts from no file"), (None, "there is no verifier to")],
+)
+def test_a_prior_that_nobody_would_read_is_refused(run_engine: RunEngine, verifier: str | None, says: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"^x\.npz: {says}.*expected one of: lightgbm\.residual\. Leave out --prior"
+    ):
+        run_engine([make_task()], n_trials=32, verifier=verifier, prior="x.npz")
+    run_engine([make_task()], n_trials=8, verifier=verifier, prior="none")
+
+
 class FailingTransfer(FixedSeeds):
     name = "acme.transfer"
 

@@ -37,6 +37,7 @@ class ResidualVerifier(Verifier):
     """
 
     name = "lightgbm.residual"
+    takes_prior = True
 
     def __init__(self, seed: int = 0, prior: str = "none") -> None:
         """Set the seed of the trees and the prior, which is read when the first task is met."""

@@ -174,6 +174,14 @@ def test_the_rows_of_a_source_are_known_before(inside: Inside, table: Path) -> N
             "got --source NoName and --prior x",
         ),
         (
+            ["conv.tsv", *ADAPTED, "--verifier", "lightgbm.decisions"],
+            "error: --source NoName: verifier lightgbm.decisions starts from no file",
+        ),
+        (
+            ["gemm", *DEVICE, "--prior", "x", "--verifier", "none"],
+            "error: x: there is no verifier to start from it",
+        ),
+        (
             ["few.tsv", *ADAPTED],
             "error: --source NoName: this prior teaches nothing",
         ),
