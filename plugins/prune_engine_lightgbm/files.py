@@ -7,6 +7,7 @@ rows, so a file does not depend on a version of LightGBM.
 from __future__ import annotations
 
 import json
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,9 @@ from prune_engine_lightgbm.rows import Block, Labels, TaskRows
 
 #: Changes with the form of the file, or with the meaning of a column that is no symbol.
 FORMAT = "prune_engine_lightgbm.residual/1"
+
+#: log2 of seconds that no float64 exceeds, nor falls below.
+_MOST_LOG_SECS = 1100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +80,7 @@ def read_model(path: Path) -> ModelFile:
                 raise ValueError(f"format {header['format']!r}")
             if header["symbols_version"] != SYMBOLS_VERSION:
                 raise _OtherSymbolsError(header["symbols_version"])
-            device = None if header["device"] is None else Device(**header["device"])
+            device = None if header["device"] is None else _device(header["device"])
             tasks = {str(task["task_id"]): _rows(task["blocks"], archive) for task in header["tasks"]}
     except _OtherSymbolsError as error:
         raise ConfigError(
@@ -124,6 +128,35 @@ _UNREADABLE = (
 )
 
 
+def _device(fields: Mapping[str, Any]) -> Device:
+    """A device whose numbers are above 0, or NaN where nobody knows them. Raises TypeError or ValueError."""
+    device = Device(**fields)
+    for name, value in fields.items():
+        if name in ("name", "kind", "vendor"):
+            is_right = isinstance(value, str)
+        else:
+            is_right = isinstance(value, float | int) and not value <= 0 and value != math.inf
+        if not is_right:
+            raise ValueError(f"device {name} is {value!r}")
+    return device
+
+
+def _check_numbers(labels: np.ndarray[Any, Any], table: np.ndarray[Any, Any]) -> None:
+    """Raise ValueError for numbers that ``write_model`` does not write.
+
+    A time is NaN for a failure. A column is NaN as a whole, where the device lacks its limit; not all are.
+    """
+    if not labels.shape[1]:
+        return
+    log_secs, is_censored = labels
+    if (np.abs(log_secs) > _MOST_LOG_SECS).any() or not np.isin(is_censored, (0, 1)).all():
+        raise ValueError("times or marks that are no numbers of seconds")
+    unknown = np.isnan(table)
+    is_whole = unknown.all(axis=1) | ~unknown.any(axis=1)
+    if np.isinf(table).any() or not is_whole.all() or (len(table) and unknown.all()):
+        raise ValueError("columns of NaN or infinity")
+
+
 def _rows(blocks: Sequence[Mapping[str, Any]], archive: Mapping[str, np.ndarray[Any, Any]]) -> TaskRows:
     rows = TaskRows()
     for block in blocks:
@@ -131,8 +164,9 @@ def _rows(blocks: Sequence[Mapping[str, Any]], archive: Mapping[str, np.ndarray[
         indices, labels, table = (archive[f"{kind}{number}"] for kind in ("indices", "labels", "columns"))
         if indices.ndim != 2 or indices.dtype != np.int32 or labels.shape != (2, len(indices)):
             raise ValueError(f"rows {indices.dtype} {indices.shape} with labels {labels.shape}")
-        if table.shape != (len(names), len(indices)) or table.dtype != np.float32 or np.isinf(labels).any():
+        if table.shape != (len(names), len(indices)) or table.dtype != np.float32:
             raise ValueError(f"{len(names)} columns of {len(indices)} rows in {table.dtype} {table.shape}")
+        _check_numbers(labels, table)
         told = Labels(labels[0].astype(np.float64), labels[1] != 0)
         columns = dict(zip(names, table, strict=True))
         rows.add(Block(int(block["sketch_index"]), str(block["sketch_id"]), indices, columns, told))

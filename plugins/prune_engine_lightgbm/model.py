@@ -106,12 +106,14 @@ class TaskModel:
             for block in content["blocks"]
         ]
         log_secs = [math.nan if s is None else float(s) for s in content["log_secs"]]
-        if any(column.ndim != 1 for block in blocks for column in block.values()):
+        if any(column.ndim != 1 or not np.isfinite(column).all() for block in blocks for column in block.values()):
             raise ValueError("a column that is not a list of numbers")
         lengths = [{len(column) for column in block.values()} for block in blocks]
         if any(len(found) != 1 for found in lengths) or sum(min(f) for f in lengths) != len(log_secs):
             raise ValueError(f"{len(log_secs)} latencies for columns of other lengths")
         errors = [float(e) for e in content["errors"]]
+        if not np.isfinite([0.0, *errors, *(s for s in content["log_secs"] if s is not None)]).all():
+            raise ValueError("times that are no numbers")
         return TaskModel(blocks, log_secs, errors, int(content["version"]), _is_stale=bool(blocks))
 
     def _best_log_secs(self) -> float:

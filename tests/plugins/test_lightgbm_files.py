@@ -102,6 +102,15 @@ BREAKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], object]] = {
     "dtype": lambda _, arrays: arrays.update(columns0=arrays["columns0"].astype(np.float64)),
     "labels": lambda _, arrays: arrays.update(labels0=arrays["labels0"][:, 1:]),
     "infinite": lambda _, arrays: arrays["labels0"].__setitem__((0, 1), np.inf),
+    "infinite column": lambda _, arrays: arrays["columns0"].__setitem__((2, 1), -np.inf),
+    "a gap in a column": lambda _, arrays: arrays["columns0"].__setitem__((2, 1), np.nan),
+    "all NaN": lambda _, arrays: arrays["columns0"].fill(np.nan),
+    "no time": lambda _, arrays: arrays["labels0"].__setitem__((0, 1), 1e300),
+    "no mark": lambda _, arrays: arrays["labels0"].__setitem__((1, 1), np.nan),
+    "infinite device": lambda header, _: header["device"].update(cores=float("inf")),
+    "negative device": lambda header, _: header["device"].update(cores=-1.0),
+    "device of texts": lambda header, _: header["device"].update(cores="many"),
+    "nameless device": lambda header, _: header["device"].update(kind=3),
     "missing": lambda _, arrays: arrays.pop("indices0"),
     "objects": lambda _, arrays: arrays.update(indices0=np.array([{}], dtype=object)),
 }
@@ -113,6 +122,24 @@ def test_a_foreign_file_is_refused(tmp_path: Path, how: str) -> None:
     rewritten(file, BREAKS[how])
     with pytest.raises(ConfigError, match="not a model of this verifier"):
         ResidualVerifier().load(file)
+
+
+@pytest.mark.parametrize("how", ["infinite", "infinite column", "all NaN"])
+def test_a_prior_of_no_numbers_is_refused_with_its_name(tmp_path: Path, how: str) -> None:
+    file = saved(tmp_path)
+    rewritten(file, BREAKS[how])
+    with pytest.raises(
+        ConfigError, match=f"^{file}: not a model of this verifier.*train afresh \\(--prior none\\)"
+    ):
+        ResidualVerifier(prior=str(file)).score(make_batch(0), CONTEXT)
+
+
+def test_a_file_in_which_all_failed_teaches_nothing(tmp_path: Path) -> None:
+    file = saved(tmp_path)
+    rewritten(file, lambda _, arrays: [arrays[f"labels{n}"][0].fill(np.nan) for n in (0, 3)])
+    ResidualVerifier().load(file)
+    with pytest.raises(ConfigError, match="teaches nothing here"):
+        find_prior(str(file), device_of(CONTEXT.profile), 0)
 
 
 def test_nobody_is_told_to_load_a_foreign_file_as_code(tmp_path: Path) -> None:

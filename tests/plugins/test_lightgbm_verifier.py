@@ -254,6 +254,12 @@ def broken(content: dict[str, object], how: str) -> object:
         task["log_secs"][3] = 10**400
     elif how == "version":
         task["version"] = None
+    elif how == "infinite column":
+        task["blocks"][0][name][0] = float("inf")
+    elif how == "infinite time":
+        task["log_secs"][3] = float("-inf")
+    elif how == "no error":
+        task["errors"] = [float("nan")]
     elif how == "list":
         return [content]
     return content
@@ -261,7 +267,10 @@ def broken(content: dict[str, object], how: str) -> object:
 
 @pytest.mark.parametrize(
     "how",
-    ["format", "no tasks", "tasks", "text", "lengths", "ragged", "nested", "huge", "version", "list"],
+    [
+        *("format", "no tasks", "tasks", "text", "lengths", "ragged", "nested", "huge", "version", "list"),
+        *("infinite column", "infinite time", "no error"),
+    ],
 )
 def test_a_foreign_file_is_refused(tmp_path: Path, how: str) -> None:
     file = saved(tmp_path)
