@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from prune_engine.candidates import CandidateBatch
 from prune_engine.hookspecs import hookimpl
 from prune_engine.measurement import MeasuredCandidate
 from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind
 from prune_engine.store.base import Store
-from prune_engine.strategies import ScheduleTransfer, Seeds, TransferProposal
+from prune_engine.strategies import RewrittenTrace, ScheduleTransfer, Seeds, TransferProposal
 from prune_engine.task import TuningTask
 from prune_engine.testing import make_batch
+from prune_engine.testing.workbench import rewritten
 
 RunEngine = Callable[..., Any]
 
@@ -88,3 +90,29 @@ class FixedSeeds(ScheduleTransfer):
         n = min(self._n, limit)
         batch = make_batch(n, space=space, seed=self._seed)
         return TransferProposal((Seeds(batch, ("x",) * n, ("copied",) * n, -np.arange(float(n))),))
+
+
+class PlannedSeeds(ScheduleTransfer):
+    """Proposes the candidates of one batch, best first, and rewritten schedules of so many floors after them."""
+
+    name = "acme.planned"
+
+    def __init__(self, rows: Any = (), floors: Sequence[float] = (), **proposal: Any) -> None:
+        self._rows, self._floors, self._proposal = rows, floors, proposal
+        self.limits: list[int] = []
+        self.contexts: list[Any] = []
+
+    def propose(self, task: Any, space: DesignSpace, context: Any, limit: int) -> Any:
+        self.limits.append(limit)
+        self.contexts.append(context)
+        batch = self._rows(space)[:limit] if callable(self._rows) else []
+        seeds = ()
+        if len(batch):
+            seeds_of = CandidateBatch(space, space.sketches[0], batch)
+            n = len(batch)
+            seeds = (Seeds(seeds_of, ("x",) * n, ("copied",) * n, -np.arange(float(n))),)
+        traces = tuple(
+            RewrittenTrace(rewritten(f) if f else "nonsense", "y", "ceil", -100.0 - i)
+            for i, f in enumerate(self._floors[: limit - len(batch)])
+        )
+        return TransferProposal(seeds, traces, **self._proposal)
