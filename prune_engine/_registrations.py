@@ -15,6 +15,7 @@ from prune_engine.store.base import Store
 from prune_engine.strategies import (
     DraftScorer,
     Explorer,
+    Library,
     Rule,
     ScheduleTransfer,
     Selector,
@@ -31,6 +32,7 @@ RETURNS: Mapping[str, type] = {
     "register_verifiers": Verifier,
     "register_selectors": Selector,
     "register_transfers": ScheduleTransfer,
+    "register_libraries": Library,
     "register_symbols": SymbolDef,
     "register_hardware_profiles": HardwareProfile,
     "explain_candidate": str,

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from prune_engine.measurement import MeasuredCandidate
     from prune_engine.plugins import PluginRecord
     from prune_engine.store.base import Store
-    from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Verifier
+    from prune_engine.strategies import (
+        DraftScorer,
+        Explorer,
+        Library,
+        Rule,
+        ScheduleTransfer,
+        Selector,
+        Verifier,
+    )
     from prune_engine.symbols.table import SymbolDef
     from prune_engine.task import TuningTask
     from prune_engine.verdicts import Verdict
@@ -59,6 +67,11 @@ def register_selectors(config: EngineConfig) -> Iterable[Selector]:  # type: ign
 @hookspec
 def register_transfers(config: EngineConfig) -> Iterable[ScheduleTransfer]:  # type: ignore[empty-body]
     """Return schedule transfers. All are asked, in declared order; their seeds are deduplicated."""
+
+
+@hookspec
+def register_libraries(config: EngineConfig) -> Iterable[Library]:  # type: ignore[empty-body]
+    """Return libraries of tuned kernels that come with the plugin; not asked for without ``builtin_library``."""
 
 
 @hookspec

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,7 +91,7 @@ class LibraryEntry:
     entry_id: str = field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        if not self.run_secs or min(self.run_secs) <= 0:
+        if not self.run_secs or not all(0 < secs < math.inf for secs in self.run_secs):
             raise ValueError(f"entry of {self.task_name}: run times are seconds > 0, got {self.run_secs}")
         if not self.entry_id:
             object.__setattr__(self, "entry_id", self._digest())

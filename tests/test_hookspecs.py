@@ -13,6 +13,7 @@ from prune_engine import hookspecs
 from prune_engine._registrations import RETURNS
 from prune_engine.config import EngineConfig
 from prune_engine.hookspecs import hookimpl
+from prune_engine.library_files import LibraryFile
 from prune_engine.lifecycle import EngineInfo, PruneSummary
 from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
 from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Verifier
@@ -115,6 +116,19 @@ def test_register_selectors() -> None:
 
 def test_register_transfers() -> None:
     check_strategies("register_transfers", ScheduleTransfer)
+
+
+def test_register_libraries() -> None:
+    library, config, given = LibraryFile(Path("none.jsonl")), EngineConfig(seed=3), []
+
+    def implementation(config: EngineConfig) -> Iterable[LibraryFile]:
+        given.append(config)
+        return (library,)
+
+    assert host_with("register_libraries", implementation).collect("register_libraries", config=config) == [
+        ("acme", library)
+    ]
+    assert given == [config]
 
 
 def test_register_symbols() -> None:

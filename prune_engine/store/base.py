@@ -105,7 +105,10 @@ class Store(abc.ABC):
 
     @abc.abstractmethod
     def find(self, query: LibraryQuery) -> Sequence[LibraryEntry]:
-        """The entries of the library asked for, fastest (flop/s) first."""
+        """The entries of the library asked for, fastest (flop/s) first.
+
+        One that cannot be read is passed over; a warning names it.
+        """
 
     @abc.abstractmethod
     def remove_entries(self, entry_ids: Sequence[str]) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
+import warnings
+from collections.abc import Iterable
 
-from pydantic import TypeAdapter, ValidationError
+from sqlalchemy import RowMapping
 
-from prune_engine.errors import StoreError
 from prune_engine.library import LibraryEntry
+from prune_engine.library_text import entry_of, entry_text
 from prune_engine.store.rows import Row
-
-_ENTRY: TypeAdapter[LibraryEntry] = TypeAdapter(LibraryEntry)
 
 
 def entry_row(entry: LibraryEntry) -> Row:
@@ -28,21 +28,20 @@ def entry_row(entry: LibraryEntry) -> Row:
     }
 
 
-def entry_text(entry: LibraryEntry) -> str:
-    """An entry as JSON text."""
-    return _ENTRY.dump_json(entry).decode()
-
-
-def entry_of(text: str | bytes) -> LibraryEntry:
-    """Read an entry back. Raises StoreError for text that is none."""
-    try:
-        return _ENTRY.validate_json(text)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the text"
-        raise StoreError(
-            "an entry of the library cannot be read",
-            got=f"{where}: {first['msg']}",
-            expected="an entry as this version writes it",
-            remedy="Import the database that it came from again.",
-        ) from error
+def entries_of(found: Iterable[RowMapping], url: str) -> list[LibraryEntry]:
+    """The entries that rows hold. One that cannot be read is passed over with a warning: a search goes on."""
+    entries: list[LibraryEntry] = []
+    broken: list[tuple[str, str]] = []
+    for row in found:
+        try:
+            entries.append(entry_of(row["entry"]))
+        except ValueError as error:
+            broken.append((row["entry_id"], str(error)))
+    if broken:
+        names = " ".join(f"--entry {entry_id}" for entry_id, _ in broken[:3]) + " ..." * (len(broken) > 3)
+        warnings.warn(
+            f"{url}: {len(broken)} of the library's entries cannot be read and are passed over; "
+            f"entry {broken[0][0]}: {broken[0][1]}. `prune-engine library prune {names}` removes them.",
+            stacklevel=3,
+        )
+    return entries

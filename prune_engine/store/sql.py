@@ -29,7 +29,7 @@ from prune_engine.store import rows, schema
 from prune_engine.store.base import RunRecord, Store, StoredCandidate
 from prune_engine.store.connect import WRITES, connect, file_of, parse_url, use_write_ahead_log
 from prune_engine.store.failures import store_errors
-from prune_engine.store.library_rows import entry_of, entry_row
+from prune_engine.store.library_rows import entries_of, entry_row
 from prune_engine.store.migrate import bring_up_to_date
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
@@ -195,7 +195,7 @@ class SqlStore(Store):
             return int(connection.scalar(select(func.count()).select_from(table)) or 0) - int(before)
 
     def find(self, query: LibraryQuery) -> Sequence[LibraryEntry]:
-        """The entries of the library asked for, fastest (flop/s) first."""
+        """The entries of the library asked for, fastest first. One that cannot be read is told and passed over."""
         table = schema.library
         wanted = {
             table.c.strict_class: query.strict,
@@ -204,12 +204,12 @@ class SqlStore(Store):
             table.c.n_threads: query.n_threads,
             table.c.model: query.model,
         }
-        found = select(table.c.entry).where(
+        found = select(table.c.entry_id, table.c.entry).where(
             *(column == value for column, value in wanted.items() if value is not None)
         )
         with self._reading() as connection:
-            texts = connection.scalars(found.order_by(table.c.flop_per_sec.desc(), table.c.seq).limit(query.limit))
-            return [entry_of(text) for text in texts]
+            best_first = found.order_by(table.c.flop_per_sec.desc(), table.c.seq).limit(query.limit)
+            return entries_of(connection.execute(best_first).mappings(), self.url)
 
     def remove_entries(self, entry_ids: Sequence[str]) -> int:
         """Remove entries of the library. Returns how many there were."""

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from prune_engine.candidates import Candidate, Decision
 from prune_engine.errors import StoreError
+from prune_engine.library import Choice, KernelClass, LibraryEntry, LibraryQuery, Origin
 from prune_engine.measurement import (
     DEFAULT_CANDIDATE,
     Comparison,
@@ -25,6 +27,7 @@ from prune_engine.measurement import (
     MeasureErrorKind,
     Measurement,
 )
+from prune_engine.space import Subject, VariableKind
 from prune_engine.store.base import Store
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Outcome, Stage, Verdict
@@ -67,6 +70,34 @@ def store_measured(
         load_average=0.5,
     )
     return MeasuredCandidate(Candidate(candidate_id, sketch_index, decisions), measurement, trace_json)
+
+
+def store_entry(run_secs: Sequence[float] = (1e-3, 2e-3), **changed: object) -> LibraryEntry:
+    """An entry of the library to store; ``changed`` replaces fields of it."""
+    entry = LibraryEntry(
+        kernel_class=KernelClass("strict-1", "anchor-1", "conv2d + é", (("c.i", 64), ("c.k", 3))),
+        target='{"kind":"llvm"}',
+        device_name=DEVICE,
+        n_threads=THREADS,
+        sketch_id=SKETCHES[0],
+        choices=(
+            Choice("0.c.i", VariableKind.TILE, (8, 8), Subject("c", "i", False, True, ("S0", "S1"))),
+            Choice("1.unroll", VariableKind.CATEGORICAL, (64,)),
+        ),
+        trace_json="[[],[]]",
+        run_secs=tuple(run_secs),
+        default_secs=None,
+        flop_count=2**40 + 1,
+        peak_flop_per_sec=0.1 + 0.2,
+        n_trials=64,
+        model="model-1",
+        task_name="fused_conv2d",
+        origin=Origin.TUNED,
+        tvm_version="0.27.0",
+        symbols_version=1,
+        measured_at=1_700_000_000.125,
+    )
+    return replace(entry, entry_id="", **changed)  # type: ignore[arg-type]  # any field
 
 
 class StoreContract:
@@ -267,6 +298,55 @@ class StoreContract:
         store.add_verdicts(store.start_run({}), "task-1", [again])
         assert store.verdicts("task-1", "c1")[0] == replace(again, count=2)
 
+    def test_entries_of_the_library_come_back_whole(self, store: Store) -> None:
+        """Every field of an entry is kept; what the same schedule achieved is kept once."""
+        entry = store_entry()
+        assert store.add_entries([]) == 0
+        assert store.add_entries([entry, entry]) == 1
+        assert list(store.find(LibraryQuery())) == [entry]
+        assert store.find(LibraryQuery())[0].entry_id == entry.entry_id
+        assert store.add_entries([entry]) == 0
+
+    def test_of_equal_entries_the_faster_stays(self, store: Store) -> None:
+        """A schedule that was measured again is no other schedule."""
+        slow, fast = store_entry((3e-3,)), store_entry((1e-3,))
+        assert slow.entry_id == fast.entry_id
+        store.add_entries([slow])
+        assert store.add_entries([fast, slow]) == 0
+        assert list(store.find(LibraryQuery())) == [fast]
+        store.add_entries([slow])
+        assert list(store.find(LibraryQuery())) == [fast]
+
+    @pytest.mark.parametrize("field", ["strict", "anchor", "device_name", "n_threads", "model"])
+    def test_find_by(self, store: Store, field: str) -> None:
+        """Each part of a query leaves out what it does not fit."""
+        other: dict[str, object] = {field: 7 if field == "n_threads" else "other"}
+        if field in ("strict", "anchor"):
+            other = {"kernel_class": replace(store_entry().kernel_class, **{field: "other"})}
+        entries = [store_entry(), store_entry(sketch_id="sketch-c", **other)]
+        store.add_entries(entries)
+        values: dict[str, Any] = {field: 7 if field == "n_threads" else "other"}
+        wanted = LibraryQuery(**values)
+        assert list(store.find(wanted)) == entries[1:]
+        assert len(store.find(LibraryQuery())) == 2
+
+    def test_find_gives_the_fastest_first(self, store: Store) -> None:
+        """The order is that of flop/s, and a limit keeps its head."""
+        entries = [store_entry((secs,), sketch_id=f"sketch-{secs}") for secs in (2e-3, 1e-3, 4e-3, 3e-3)]
+        store.add_entries(entries)
+        best_first = [entries[k] for k in (1, 0, 3, 2)]
+        assert list(store.find(LibraryQuery())) == best_first
+        assert list(store.find(LibraryQuery(strict="strict-1", limit=2))) == best_first[:2]
+
+    def test_entries_can_be_removed(self, store: Store) -> None:
+        """Any number at once; those that are not there do not count."""
+        entries = [store_entry(sketch_id=f"sketch-{k}") for k in range(3)]
+        store.add_entries(entries)
+        assert store.remove_entries([]) == 0
+        unknown = [f"unknown-{k}" for k in range(2000)]
+        assert store.remove_entries([entries[0].entry_id, *unknown, entries[2].entry_id]) == 2
+        assert list(store.find(LibraryQuery())) == [entries[1]]
+
     def test_closed_store_says_so(self, store: Store, run_id: str) -> None:
         """After close every call is a StoreError; closing again is not."""
         store.close()
@@ -275,6 +355,7 @@ class StoreContract:
             store.runs,
             lambda: store.start_run({}),
             lambda: store.measured_ids("task-1", DEVICE, THREADS),
+            lambda: store.find(LibraryQuery()),
             lambda: store.add_measured(run_id, "task-1", SKETCHES, [store_measured("c1")]),
         ):
             with pytest.raises(StoreError, match="closed"):
