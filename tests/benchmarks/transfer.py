@@ -1,0 +1,246 @@
+"""Evaluates schedule transfer: what tuned kernels are worth to other models, and to kernels of awkward sizes.
+
+    python tests/benchmarks/transfer.py [--parts tune move time report] [--budget-seconds 7200]
+
+``tune`` tunes every subject from nothing, which gives the maximum that the others are held against, and the
+library. ``move`` gives each model's kernels what the library of all other models has for them (leave one out: no
+other length of the same model either), and measures the seeds of 0, 4 and 16 measurements per kernel; kernels with
+extents of 127, 197, 1000 and 35 get those of usual sizes. ``seed`` tunes once more, with that library. ``time``
+times what was found, kernel by kernel, in turns; ``whole`` whole models in turns, with onnxruntime. ``sources``
+measures each model with each single other model as the library, to compare forms of choosing one. ``report``
+writes docs/benchmarks/transfer.md.
+
+The shipped library is switched off throughout. What is done is in the state file and is not done again, so an
+evaluation can be spread over many sittings; after a change to what is transferred, --forget its parts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import transfer_report
+from transfer_records import ALL, Moved, State, Tuned
+from transfer_subjects import AWKWARD_NAMES, DONOR_NAMES, MODEL_NAMES, SIBLINGS, SUBJECTS, sources_of
+
+from prune_engine.library import LibraryEntry
+
+ROOT = Path(__file__).parents[2]
+LIMITS = (0, 4, 16)
+#: Measurements per kernel where sources are compared: each model meets each other one.
+SOURCE_LIMIT = 4
+PARTS = ("tune", "move", "seed", "time", "whole", "sources", "report")
+#: What a part's records are called, and those that were made with them.
+_OUT_OF_DATE = {
+    "tune": ("tuned", "moved", "seeded", "timed", "whole"),
+    "move": ("moved", "timed", "whole"),
+    "seed": ("seeded", "timed", "whole"),
+    "time": ("timed",),
+    "whole": ("whole",),
+}
+#: Besides measuring: starting, importing, compiling, and timing the whole model.
+_OVERHEAD_SECS = 60.0
+
+
+class Evaluation:
+    """The parts, each of which does what is not done yet."""
+
+    def __init__(self, options: argparse.Namespace, state: State) -> None:
+        self._options, self._state = options, state
+        self._deadline = time.monotonic() + options.budget_seconds if options.budget_seconds else None
+        self._folder: Path = options.state.with_suffix("")
+        self._models: tuple[str, ...] = tuple(options.models)
+        self._targets: tuple[str, ...] = (*self._models, *options.kernels)
+
+    def tune(self) -> None:
+        """Full tuning of all subjects and of the kernels that only are sources."""
+        from transfer_tuning import tune
+
+        names = dict.fromkeys((*self._targets, *(s for name in self._targets for s in self._sources(name))))
+        names |= dict.fromkeys(name for pair in self._siblings() for name in pair)
+        for name in names:
+            seconds = self._seconds(name)
+            done = self._state.tuned.get(name)
+            if done is not None and done.seconds >= seconds and self._store(name).exists():
+                continue
+            if self._may_begin(f"tuning {name}, {seconds:g} s", seconds + _OVERHEAD_SECS):
+                try:
+                    tuned = tune(
+                        SUBJECTS[name], seconds, self._options.threads, self._options.seed, self._store(name)
+                    )
+                except subprocess.CalledProcessError as error:
+                    print(f"  failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
+                    continue
+                self._state.add("tuned", tuned)
+                print(
+                    f"  {sum(len(task.trials) for task in tuned.tasks)} trials, {tuned.wall_secs:.0f} s", flush=True
+                )
+
+    def move(self) -> None:
+        """Every subject with the library of all others, and models of two lengths with the other's."""
+        wanted = [(name, ALL, self._sources(name)) for name in self._targets]
+        wanted += [(name, other, (other,)) for name, other in self._siblings()]
+        for name, library, sources in wanted:
+            self._move(name, library, sources, LIMITS)
+
+    def sources(self) -> None:
+        """Every model with the library of each other one."""
+        for name in self._models:
+            for source in self._sources(name):
+                self._move(name, source, (source,), (SOURCE_LIMIT,))
+
+    def seed(self) -> None:
+        """Every model tuned again, with the library of all others."""
+        from transfer_tuning import tune_seeded
+
+        for name in self._models:
+            done, seconds = self._state.seeded.get(name), self._seconds(name)
+            if done is not None and done.seconds >= seconds:
+                continue
+            entries = self._entries(self._sources(name))
+            if entries and self._may_begin(f"tuning {name} with a library", seconds + _OVERHEAD_SECS):
+                tuned = tune_seeded(SUBJECTS[name], seconds, self._options.threads, self._options.seed, entries)
+                self._state.add("seeded", tuned)
+
+    def time(self) -> None:
+        """Kernels in turns."""
+        from transfer_timing import contenders, time_kernels
+
+        for tuned, moved in self._finished():
+            name, library = moved.subject, moved.library
+            if (name, library) in self._state.timed:
+                continue
+            traces = contenders(tuned, moved, self._state.seeded.get(name) if library == ALL else None)
+            if self._may_begin(f"timing the kernels of {name} from {library}", _OVERHEAD_SECS):
+                timed = time_kernels(SUBJECTS[name], library, traces, self._options.threads, self._options.repeats)
+                self._state.add("timed", timed)
+
+    def whole(self) -> None:
+        """Whole models in turns."""
+        from transfer_timing import contenders, time_whole
+
+        for tuned, moved in self._finished():
+            name = moved.subject
+            if name not in self._models or moved.library != ALL or name in self._state.whole:
+                continue
+            if self._may_begin(f"timing {name} as a whole", 2 * _OVERHEAD_SECS):
+                traces = contenders(tuned, moved, self._state.seeded.get(name))
+                whole = time_whole(SUBJECTS[name], traces, self._options.threads, self._options.whole_seconds)
+                self._state.add("whole", whole)
+
+    def report(self) -> None:
+        """Write the page."""
+        print(
+            transfer_report.write(self._state, self._options.out, LIMITS, SOURCE_LIMIT).read_text(encoding="utf-8")
+        )
+
+    def _move(self, name: str, library: str, sources: Sequence[str], limits: Sequence[int]) -> None:
+        if (name, library) in self._state.moved or name not in self._state.tuned:
+            return
+        entries = self._entries(sources)
+        if not entries:
+            print(f"  nothing in the library for {name}", file=sys.stderr)
+            return
+        if self._may_begin(f"moving {len(entries)} entries ({library}) to {name}", _OVERHEAD_SECS):
+            from transfer_moves import move
+
+            moved: Moved = move(SUBJECTS[name], library, entries, limits, self._options.threads)
+            self._state.add("moved", moved)
+            told = {n: sum(task.results[n].trace is not None for task in moved.tasks) for n in limits}
+            print(f"  transferred kernels by measurements: {told}, of {len(moved.tasks)}", flush=True)
+
+    def _entries(self, sources: Sequence[str]) -> list[LibraryEntry]:
+        from transfer_tuning import entries_of
+
+        tuned = [name for name in sources if name in self._state.tuned and self._store(name).exists()]
+        if missing := sorted(set(sources) - set(tuned)):
+            print(f"  not tuned yet: {', '.join(missing)}", file=sys.stderr)
+            return []  # a leave-one-out with less is another experiment
+        return [entry for name in tuned for entry in entries_of(self._store(name))]
+
+    def _finished(self) -> Iterator[tuple[Tuned, Moved]]:
+        """What was tuned and moved to: targets from all others, models of two lengths from each other."""
+        for name, library in [*((name, ALL) for name in self._targets), *self._siblings()]:
+            tuned, moved = self._state.tuned.get(name), self._state.moved.get((name, library))
+            if tuned is not None and moved is not None:
+                yield tuned, moved
+
+    def _sources(self, name: str) -> tuple[str, ...]:
+        return sources_of(name, self._models)
+
+    def _siblings(self) -> list[tuple[str, str]]:
+        return [pair for pair in SIBLINGS if pair[0] in self._models or pair[1] in self._models]
+
+    def _store(self, name: str) -> Path:
+        return self._folder / f"{name}.sqlite3"
+
+    def _seconds(self, name: str) -> float:
+        is_kernel = name in AWKWARD_NAMES or name in DONOR_NAMES
+        return float(self._options.kernel_seconds if is_kernel else self._options.model_seconds)
+
+    def _may_begin(self, what: str, needed_secs: float) -> bool:
+        if self._deadline is not None and time.monotonic() + needed_secs > self._deadline:
+            print(f"no time left for {what}", file=sys.stderr)
+            return False
+        print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
+        return True
+
+
+def main() -> int:
+    """Do the parts asked for, as far as the seconds go."""
+    options = _options()
+    state = State(options.state)
+    if options.forget:
+        _forget(state, options.forget, {*options.models, *options.kernels})
+    evaluation = Evaluation(options, state)
+    for part in PARTS:
+        if part in options.parts:
+            getattr(evaluation, part)()
+    return 0
+
+
+def _forget(state: State, parts: Sequence[str], subjects: set[str]) -> None:
+    """Drop what these parts found, and what was made of that."""
+    kinds = {kind for part in parts for kind in _OUT_OF_DATE.get(part, ())}
+    pairs = {(name, source) for name in subjects for source in SUBJECTS if (name, source) not in SIBLINGS}
+
+    def is_unwanted(kind: str, subject: str, library: str | None) -> bool:
+        if kind == "moved" and (subject, library) in pairs:
+            return "sources" in parts and subject in subjects
+        return kind in kinds and subject in subjects
+
+    state.forget(is_unwanted)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    models = [name for name in SUBJECTS if name not in (*AWKWARD_NAMES, *DONOR_NAMES)]
+    parser.add_argument("--models", nargs="*", choices=models, default=list(MODEL_NAMES))
+    parser.add_argument("--kernels", nargs="*", choices=AWKWARD_NAMES, default=list(AWKWARD_NAMES))
+    parser.add_argument("--model-seconds", type=float, default=300.0, help="of the full tuning of a model")
+    parser.add_argument("--kernel-seconds", type=float, default=60.0, help="of the full tuning of a single kernel")
+    parser.add_argument("--whole-seconds", type=float, default=30.0, help="of timing a whole model")
+    parser.add_argument("--repeats", type=int, default=8, help="of timing a kernel in turns")
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget-seconds", type=float, help="start nothing that would not end by then")
+    parser.add_argument(
+        "--forget",
+        nargs="+",
+        choices=[part for part in PARTS if part != "report"],
+        default=[],
+        help="drop what these parts found of the models and kernels named: it is out of date",
+    )
+    parser.add_argument("--state", type=Path, default=ROOT / "build" / "transfer.jsonl")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,232 @@
+"""What the evaluation of schedule transfer remembers, and its file: one JSON object per line.
+
+A record is written once, when it is complete, so an evaluation that is stopped anywhere goes on where it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+#: Whose schedule of a kernel is meant: the compiler's own, the best of the full tuning, the one of a tuning that
+#: started from the library, or the best of the first so many transferred ones (0: the first, unmeasured).
+UNTUNED, FULL, SEEDED = "untuned", "full", "seeded"
+#: The library that is not a single source but all that a subject may be given.
+ALL = "all"
+
+
+def at(limit: int) -> str:
+    """The contender that was given ``limit`` measurements per kernel."""
+    return f"at-{limit}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A measured candidate: seconds since the tuning began, and how it went (None: it failed)."""
+
+    secs: float
+    latency_secs: float | None
+    is_censored: bool = False
+
+
+@dataclass(frozen=True)
+class TunedTask:
+    """A kernel of a tuned model; ``trace`` is the packed schedule that was best, None where none beat the default.
+
+    ``strict`` and ``anchor`` are its classes, None where the adapter could not tell.
+    """
+
+    task_id: str
+    name: str
+    weight: int
+    flop_count: int
+    strict: str | None
+    anchor: str | None
+    label: str
+    default_secs: float | None
+    trials: tuple[Trial, ...] = ()
+    trace: str | None = None
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """A run of ``tune`` on a subject with a budget of ``seconds``.
+
+    ``ready_secs`` is when the tuning began and ``wall_secs`` when the process ended, from its start.
+    """
+
+    subject: str
+    seconds: float
+    n_threads: int
+    ready_secs: float
+    wall_secs: float
+    tasks: tuple[TunedTask, ...]
+    load: tuple[float, float]
+    machine: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """How one policy's seeds for a kernel fared, as in prune_engine.transfer_log.PolicyReport."""
+
+    policy: str
+    n_seeds: int
+    n_refused: int
+    n_failed: int
+    n_ran: int
+    misses: dict[str, int]
+
+
+@dataclass(frozen=True)
+class MovedResult:
+    """What so many measurements made of a kernel.
+
+    ``policy`` and ``source`` say where the best seed comes from, None where the untuned kernel ships. ``trace`` is
+    the packed schedule that ships. Seconds are those of the finals; ``best_secs`` of what was not measured is None.
+    """
+
+    n_sources: dict[str, int]
+    policies: tuple[Policy, ...]
+    policy: str | None
+    source: str | None
+    n_measured: int
+    failures: dict[str, int]
+    default_secs: float | None
+    best_secs: float | None
+    trace: str | None
+    stop_reason: str
+
+
+@dataclass(frozen=True)
+class MovedTask:
+    """What a library was worth to a kernel, by number of measurements."""
+
+    task_id: str
+    results: dict[int, MovedResult]
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A subject's kernels from a library: ``library`` is the name of one source, or ``all`` others together.
+
+    ``secs`` are those of proposing and measuring, by number of measurements.
+    """
+
+    subject: str
+    library: str
+    n_entries: int
+    tasks: tuple[MovedTask, ...]
+    secs: dict[int, float]
+    load: tuple[float, float]
+
+    @property
+    def limits(self) -> list[int]:
+        """The numbers of measurements per kernel."""
+        return sorted(self.secs)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A subject's kernels timed in turns, seconds by task and contender, and why some failed."""
+
+    subject: str
+    library: str
+    latency_secs: dict[str, dict[str, float]]
+    failures: dict[str, dict[str, str]]
+    load: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """The whole model timed in turns, seconds of each round by contender, onnxruntime too if it could run."""
+
+    subject: str
+    latency_secs: dict[str, tuple[float, ...]]
+    is_correct: bool
+    load: tuple[float, float]
+
+
+Record = Tuned | Moved | Timed | Whole
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    "tuned": TypeAdapter(Tuned),
+    "seeded": TypeAdapter(Tuned),
+    "moved": TypeAdapter(Moved),
+    "timed": TypeAdapter(Timed),
+    "whole": TypeAdapter(Whole),
+}
+
+
+class State:
+    """A file of records. Of several of one kind, subject and library the last counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read()
+
+    def _read(self) -> None:
+        self.tuned: dict[str, Tuned] = {}
+        self.seeded: dict[str, Tuned] = {}
+        self.moved: dict[tuple[str, str], Moved] = {}
+        self.timed: dict[tuple[str, str], Timed] = {}
+        self.whole: dict[str, Whole] = {}
+        for kind, content in _lines(self.path):
+            self._take(kind, _KINDS[kind].validate_python(content))
+
+    def _take(self, kind: str, record: Any) -> None:
+        key = (record.subject, record.library) if hasattr(record, "library") else record.subject
+        getattr(self, kind)[key] = record
+
+    def add(self, kind: str, record: Record) -> None:
+        """Remember a record; an earlier one of the same is replaced."""
+        self._take(kind, record)
+        line = json.dumps({kind: _KINDS[kind].dump_python(record, mode="json")})
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a+b") as file:
+            start = b""
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                start = b"" if file.read(1) == b"\n" else b"\n"  # the machine stopped in the middle of a line
+            file.write(start + line.encode() + b"\n")
+
+    def forget(self, is_unwanted: Callable[[str, str, str | None], bool]) -> None:
+        """Drop records for good, by their kind, subject and, where they have one, library."""
+        kept = [
+            json.dumps({kind: content}) + "\n"
+            for kind, content in _lines(self.path)
+            if not is_unwanted(kind, content["subject"], content.get("library"))
+        ]
+        staged = self.path.with_suffix(".staged")
+        staged.parent.mkdir(parents=True, exist_ok=True)
+        staged.write_text("".join(kept), encoding="utf-8")
+        staged.replace(self.path)
+        self._read()
+
+
+def packed(text: str) -> str:
+    """Text as less text."""
+    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
+
+
+def unpacked(text: str) -> str:
+    """What was packed."""
+    return zlib.decompress(base64.b85decode(text)).decode()
+
+
+def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    if not path.exists():
+        return
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            ((kind, content),) = json.loads(line).items()
+        except ValueError:  # the end of a line that was being written when the machine stopped
+            continue
+        if kind in _KINDS:
+            yield kind, content
