@@ -21,6 +21,7 @@ from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.joined_library import library_of
 from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
 from prune_engine.measurement import MeasuredCandidate, Workbench
 from prune_engine.outcome import round_verdicts, run_result
@@ -54,7 +55,7 @@ class Engine:
         host: loaded plugins; made from ``config`` if None.
         observer: told of progress.
         should_stop: polled between batches; True ends the run in order.
-        library: what transfers start from; the store's by default.
+        library: what transfers start from; by default the store's, and what plugins ship.
         manifest: recorded with the run beside versions and options.
         clock: seconds from anywhere, never backwards: what ``budget_secs`` is held against.
     """
@@ -104,7 +105,7 @@ class Engine:
             self._pipeline,
             config,
             workbench,
-            library or store,
+            library or library_of(store, config, host.collect),
             profile,
             self._strategy_failed,
             self._tell,

@@ -11,6 +11,7 @@ from rich.table import Table
 from prune_engine.audits import merged
 from prune_engine.cli.audit_lines import audit_lines, audit_records
 from prune_engine.cli.progress import task_table
+from prune_engine.cli.transfer_lines import task_record, transfer_lines, transfer_record
 from prune_engine.lifecycle import TaskSummary
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ _STOP_REASONS = {
     "seconds": "the time budget is used up",
     "plateau": "no task improved any more",
     "converged": "the verifier expects no gain of what is left, and measuring some of it gave none",
+    "transferred": "schedules from the library are as good as it promises",
+    "no_seeds_left": "every schedule that the library offered was measured",
+    "ranked": "the schedules that rank first ship without being measured",
     "exhausted": "no candidate is left to measure",
     "interrupted": "it was interrupted",
     "nothing_to_tune": "no kernel has anything to choose",
@@ -48,6 +52,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
         "comparison": outcome.comparison.as_json(),
         "census": dict(outcome.run.census),
         "audits": audit_records(merged([audit for task in outcome.run.tasks for audit in task.audits])),
+        "transfer": transfer_record(outcome.run.tasks),
         "not_applied": list(outcome.not_applied),
         "left_out_of_database": list(outcome.left_out),
         "failed_plugins": {record.name: record.summary for record in outcome.failed_plugins},
@@ -68,6 +73,7 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
                 "failures": task.summary.failures,
                 "failure_examples": dict(task.failure_examples),
                 "audits": audit_records(task.audits),
+                "transfer": task_record(task.transfer),
             }
             for task in outcome.run.tasks
         ],
@@ -88,7 +94,7 @@ def print_result(outcome: TuneOutcome) -> None:
     if outcome.run.census:
         listed = ", ".join(f"{kind}: {n}" for kind, n in sorted(outcome.run.census.items()))
         console.print(f"failed candidates by reason: {listed}")
-    for line in audit_lines(outcome.run.tasks):
+    for line in (*transfer_lines(outcome.run.tasks), *audit_lines(outcome.run.tasks)):
         console.print(line, markup=False)
     for record in outcome.failed_plugins:
         console.print(f"warning: plugin {record.name} {record.summary}", markup=False)

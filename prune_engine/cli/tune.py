@@ -30,6 +30,7 @@ _DEFAULT_SECS = 300.0
 #: What says how kernels are compiled, measured or written: nothing of that happens in a replay.
 _NOT_REPLAYED = (
     *("out", "shape", "dim", "target", "build_timeout", "run_timeout", "memory", "flush_cache"),
+    *("transfer", "builtin_library"),
     "explorer",
 )
 
@@ -127,6 +128,22 @@ def tune(
     plugin: Annotated[
         list[Path] | None, typer.Option(rich_help_panel=_STRATEGY, help="Plugin file to load too; may be repeated.")
     ] = None,
+    transfer: Annotated[
+        bool,
+        typer.Option(
+            "--transfer/--no-transfer",
+            rich_help_panel=_STRATEGY,
+            help="Begin with schedules of kernels like these that were tuned before.",
+        ),
+    ] = True,
+    builtin_library: Annotated[
+        bool,
+        typer.Option(
+            "--builtin-library/--no-builtin-library",
+            rich_help_panel=_STRATEGY,
+            help="Also with those that are shipped.",
+        ),
+    ] = True,
     strict: Annotated[
         bool, typer.Option(rich_help_panel=_STRATEGY, help="Stop at the first plugin that fails.")
     ] = False,
@@ -181,6 +198,8 @@ def tune(
         disabled_rules=tuple(disable_rule or ()),
         blocked_plugins=tuple(block or ()),
         plugin_files=tuple(plugin or ()),
+        transfer=transfer,
+        builtin_library=builtin_library,
         strict=strict,
     )
     check_blocked(config.blocked_plugins, config.plugin_files)
