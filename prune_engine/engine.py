@@ -21,8 +21,10 @@ from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.harvest import HarvestContext, harvest
 from prune_engine.joined_library import library_of
 from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
+from prune_engine.manifest import manifest_of
 from prune_engine.measurement import MeasuredCandidate, Workbench
 from prune_engine.outcome import round_verdicts, run_result
 from prune_engine.pipeline import Pipeline, PruneResult
@@ -56,6 +58,7 @@ class Engine:
         observer: told of progress.
         should_stop: polled between batches; True ends the run in order.
         library: what transfers start from; by default the store's, and what plugins ship.
+        model_name: what the tasks are parts of, for the library.
         manifest: recorded with the run beside versions and options.
         clock: seconds from anywhere, never backwards: what ``budget_secs`` is held against.
     """
@@ -71,6 +74,7 @@ class Engine:
         observer: Observer | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         library: Library | None = None,
+        model_name: str = "",
         manifest: Mapping[str, object] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -92,7 +96,7 @@ class Engine:
         )
         self._observer: Observer = observer or SilentObserver()
         self._should_stop, self._clock = should_stop, clock
-        self._manifest = dict(manifest or {})
+        self._manifest, self._model_name = dict(manifest or {}), model_name
         self._scheduler = GradientScheduler()
         self._rng = np.random.default_rng(config.seed)
         self._budget = Budget(config, should_stop, clock)
@@ -129,6 +133,7 @@ class Engine:
         finals = Finals(self._workbench, self._store, self._config, self._run_id)
         for state in sorted(states, key=lambda s: -(s.task.weight * (s.default_secs or 0))):
             finals.decide(state, measure=not self._budget.is_spent)
+            self._harvest(state)
             self._report(states)
             self._host.notify("task_finished", task=state.task, summary=state.summary())
         self._store.finish_run(self._run_id)
@@ -160,15 +165,9 @@ class Engine:
         return sentences + [str(sentence) for _, sentence in added]
 
     def _start_run(self, tasks: Sequence[TuningTask]) -> None:
-        manifest = {
-            "prune_engine": __version__,
-            "device": self._workbench.device_name(),
-            "n_threads": self._workbench.n_threads(),
-            "profile": self._profile.name,
-            "config": self._config.model_dump(mode="json"),
-            **self._manifest,
-        }
-        self._run_id = self._store.start_run(manifest)
+        self._run_id = self._store.start_run(
+            manifest_of(self._config, self._workbench, self._profile, self._manifest)
+        )
         self._store.add_tasks(self._run_id, tasks)
         self._host.notify(
             "engine_started",
@@ -376,6 +375,13 @@ class Engine:
             before, now = state.history[-config.plateau_trials - 1], state.history[-1]
             if now > before * (1 - config.plateau_gain):
                 state.stop_reason = "plateau"
+
+    def _harvest(self, state: TaskState) -> None:
+        """Add a finished task's best schedules to the library."""
+        if self._config.harvest and state.ranking:
+            bench = self._workbench
+            context = HarvestContext(bench.device_name(), bench.n_threads(), self._profile, self._model_name)
+            self._store.add_entries(harvest(state, state.comparison, context, measured_at=time.time()))
 
     def _report(self, states: Sequence[TaskState]) -> None:
         summaries = [state.summary() for state in states]

@@ -37,7 +37,7 @@ class Finals:
         # Without its default a task cannot be shown to gain, so the default ships.
         if state.space is None or not finalists:
             return
-        comparison = self._comparison(state, finalists, measure=measure)
+        comparison = state.comparison = self._comparison(state, finalists, measure=measure)
         if comparison is None:
             self._decide_by_ranking(state)
         else:

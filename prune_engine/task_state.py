@@ -12,7 +12,7 @@ import numpy as np
 from prune_engine.audits import AuditLog
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
 from prune_engine.lifecycle import TaskSummary
-from prune_engine.measurement import DEFAULT_CANDIDATE, MeasuredCandidate, Measurement
+from prune_engine.measurement import DEFAULT_CANDIDATE, Comparison, MeasuredCandidate, Measurement
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
@@ -72,6 +72,8 @@ class TaskState:
     #: Schedules that beat the default in the finals, the winner first.
     contenders: tuple[Incumbent, ...] = ()
     unmeasured: Unmeasured | None = None
+    #: Of the finals, where they were timed.
+    comparison: Comparison | None = None
     is_decided: bool = False
     final_secs: float | None = None
     final_default_secs: float | None = None

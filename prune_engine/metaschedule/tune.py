@@ -128,6 +128,7 @@ def _tune(
                 host=host,
                 observer=observer,
                 should_stop=should_stop,
+                model_name=model.name,
                 manifest=_manifest(request, target, model),
             )
             run = engine.run(model.tasks)
