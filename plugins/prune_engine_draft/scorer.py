@@ -14,6 +14,7 @@ from prune_engine.verdicts import DraftScores
 from prune_engine_draft.calibrated import TaskWeights
 from prune_engine_draft.cpu import cpu_terms
 from prune_engine_draft.priors import prior_weights
+from prune_engine_draft.remembered import RememberedTerms
 from prune_engine_draft.terms import DraftTerms, Float64Array
 
 #: A latency is never less than this, so that a score is finite.
@@ -33,12 +34,13 @@ class SymbolDraft(DraftScorer):
 
     def __init__(self) -> None:
         self._tasks: dict[tuple[str, tuple[str, ...]], TaskWeights] = {}
+        self._terms_of = RememberedTerms(terms_of)
 
     def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:
         """Score a batch. Candidates of a sketch that could not be read are all equal, without a latency."""
         if batch.is_opaque:
             return DraftScores(np.ones(len(batch)))
-        drafted = terms_of(batch, profile)
+        drafted = self._terms_of(batch, profile)
         latency = drafted.latency_secs
         if drafted.terms:
             latency = self._weighed(drafted, batch, profile)
@@ -51,7 +53,7 @@ class SymbolDraft(DraftScorer):
         """Learn what was measured; failed measurements, and those of opaque sketches, say nothing."""
         if batch.is_opaque or not len(batch):
             return
-        drafted = terms_of(batch, profile)
+        drafted = self._terms_of(batch, profile)
         if drafted.terms:
             matrix = np.stack(list(drafted.terms.values()), axis=1)
             self._task(batch, profile, tuple(drafted.terms)).add(matrix, measurements)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,8 @@ from prune_engine_lightgbm.nest_columns import nest_feature_columns
 from prune_engine_lightgbm.rows import Columns
 
 Float32Array = NDArray[np.float32]
+#: Columns over the loop nests of a batch whose sketch could be read.
+NestFeatures = Callable[[CandidateBatch, Device], Columns]
 
 #: Prefix of columns that mean something in the space of one kernel only.
 DECISION = "decision."
@@ -22,16 +25,16 @@ DECISION = "decision."
 _MOST_PAIRED = 16
 
 
-def columns_of(batch: CandidateBatch, device: Device) -> Columns:
+def columns_of(batch: CandidateBatch, device: Device, of_nest: NestFeatures = nest_feature_columns) -> Columns:
     """Named columns float32 (n,): of the loop nest, the decisions and the device.
 
-    Where the sketch could not be read (``batch.is_opaque``) products and ratios of its categorical numbers stand
-    in for what symbols would tell.
+    ``of_nest`` gives those of the loop nest. Where the sketch could not be read (``batch.is_opaque``) products and
+    ratios of its categorical numbers stand in for what symbols would tell.
     """
     columns: dict[str, Float32Array] = {
         f"{DECISION}{name}": column.astype(np.float32) for name, column in decision_columns(batch).items()
     }
-    columns |= _joint_columns(batch) if batch.is_opaque else nest_feature_columns(batch, device)
+    columns |= _joint_columns(batch) if batch.is_opaque else of_nest(batch, device)
     n = len(batch)
     columns |= {name: np.full(n, value, dtype=np.float32) for name, value in device.columns().items()}
     return columns

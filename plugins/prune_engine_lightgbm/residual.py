@@ -20,6 +20,7 @@ from prune_engine_lightgbm.files import FORMAT, ModelFile, read_model, write_mod
 from prune_engine_lightgbm.foresight import skip_threshold
 from prune_engine_lightgbm.learner import Learner
 from prune_engine_lightgbm.priors import find_prior
+from prune_engine_lightgbm.remembered import RememberedColumns
 from prune_engine_lightgbm.rows import Block, Labels, TaskRows
 from prune_engine_lightgbm.source import Source
 
@@ -46,6 +47,7 @@ class ResidualVerifier(Verifier):
         self._device: Device | None = None
         self._source: Source | None = None
         self._has_source = False
+        self._nest_columns = RememberedColumns()
 
     def score(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores:
         """Score a batch by the model of its task, fitted first if it has new rows.
@@ -55,7 +57,7 @@ class ResidualVerifier(Verifier):
         learner, n = self._learner(batch, context), len(batch)
         if not learner.can_predict:
             return VerifyScores(np.ones(n), np.zeros(n), "untrained", is_trained=False)
-        columns = columns_of(batch, self._device_of(context))
+        columns = columns_of(batch, self._device_of(context), self._nest_columns)
         draft = _log_secs(context.draft(batch), n)
         predicted = learner.predict(columns, draft, self._redrafted(batch.space, context))
         if predicted is None:
@@ -79,7 +81,7 @@ class ResidualVerifier(Verifier):
         """Add rows; the model is fitted when it is asked next, once for the batches of all sketches."""
         if not len(batch):
             return
-        columns = columns_of(batch, self._device_of(context))
+        columns = columns_of(batch, self._device_of(context), self._nest_columns)
         block = Block(batch.sketch.index, batch.sketch.sketch_id, batch.indices, columns, Labels.of(measurements))
         self._learner(batch, context).add(block, _log_secs(context.draft(batch), len(batch)))
 

@@ -1,6 +1,6 @@
 """What deciding costs: a round of a task by stage, from exploring to materialised candidates.
 
-    python tests/benchmarks/round_overhead.py [--rounds 5] [--batch 32] [--threads 2] [--only WORKLOAD] [--json FILE]
+    python tests/benchmarks/round_overhead.py [--rounds 5] [--batch 32] [--threads 2] [--only WORKLOAD]
 
 Strategies, target and profile are those of `tune` on this machine; only measuring is left out: latencies are the
 draft's times a lognormal error, so that the verifier has something to learn. Stages exclude those within them: what
@@ -180,7 +180,8 @@ class Tuner:
         strategies = load_strategies(host, config)
         target = resolve_target("native", n_threads)
         self._profile = ProfileRegistry().choose("auto", n_threads=n_threads).profile
-        assert strategies.draft_scorer is not None and strategies.verifier is not None
+        assert strategies.draft_scorer is not None
+        assert strategies.verifier is not None
         self._learners: tuple[DraftScorer, Verifier] = strategies.draft_scorer, strategies.verifier
         self._explorer, self._plain_draft = strategies.explorer, type(strategies.draft_scorer)()
         self._pipeline = Pipeline(
@@ -207,9 +208,7 @@ class Tuner:
         clock, space = self.clock, self._space
         clock.secs.clear()
         with clock("explore"):
-            proposals = self._explorer.propose(
-                space, self._config.explore_size, self._pipeline.fitness, self._rng
-            )
+            proposals = self._explorer.propose(space, self._config.explore_size, self._pipeline.fitness, self._rng)
         with clock("select"):
             result = self._pipeline.run(proposals, [], self._batch, self._seen, self._rng)
         with clock("materialise"):
