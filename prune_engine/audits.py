@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from prune_engine.census import Share, share_of
@@ -124,10 +124,16 @@ class AuditLog:
         gain = 1 - audited[best] / min(kept[0], default_secs or kept[0])
         return Loss(best, gain) if gain > _NOISE else None
 
-    def switch_off(self, rule: str, why: str, candidate_id: str) -> None:
-        """Note that a rule judges this task no more, because of a candidate that it drops."""
+    def switch_off(self, rule: str, why: str, candidate_id: str | None) -> None:
+        """Note that a rule judges this task no more, maybe because of a candidate that it drops."""
         self._switched_off[rule] = why
-        self._losses.add(candidate_id)
+        if candidate_id is not None:
+            self._losses.add(candidate_id)
+
+    @property
+    def n_measured(self) -> int:
+        """Candidates that were measured as audits."""
+        return len(set().union(*self._audited.values()))
 
     @property
     def off(self) -> frozenset[str]:
@@ -135,9 +141,12 @@ class AuditLog:
         return frozenset(self._switched_off)
 
     def reports(self, best_secs: float | None) -> tuple[AuditReport, ...]:
-        """A report on each strategy that dropped something, in the order of the stages."""
-        auditees = sorted(self._n_dropped | Counter(self._audited.keys()), key=lambda a: (_place(a[0]), a[1]))
-        return tuple(self._report(auditee, best_secs) for auditee in auditees)
+        """A report on each strategy that dropped something or was switched off, in the order of the stages."""
+        auditees = {*self._n_dropped, *self._audited}
+        known = {strategy for _, strategy in auditees}
+        auditees |= {(Stage.RULE, rule) for rule in self._switched_off if rule not in known}
+        ordered = sorted(auditees, key=lambda auditee: (_place(auditee[0]), auditee[1]))
+        return tuple(self._report(auditee, best_secs) for auditee in ordered)
 
     def _report(self, auditee: Auditee, best_secs: float | None) -> AuditReport:
         stage, strategy = auditee
@@ -156,11 +165,9 @@ class AuditLog:
         )
 
 
-def switch_off_verdict(rule: str, why: str, loss: Loss) -> Verdict:
-    """What a store is told of a rule that judges a task no more."""
-    return Verdict(
-        Stage.RULE, rule, Outcome.FAILED, f"{_OFF_PREFIX}{why}", 1, loss.candidate_id, {"gain": loss.gain}
-    )
+def switch_off_verdict(rule: str, why: str, candidate_id: str | None, evidence: Mapping[str, float]) -> Verdict:
+    """What a store is told of a rule that judges a task no more; ``candidate_id`` is what showed it."""
+    return Verdict(Stage.RULE, rule, Outcome.FAILED, f"{_OFF_PREFIX}{why}", 1, candidate_id, evidence)
 
 
 def is_switch_off(verdict: Verdict) -> bool:

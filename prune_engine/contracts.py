@@ -18,6 +18,8 @@ from prune_engine.verdicts import BoolArray, DraftScores, Selection, SelectionRe
 #: What a strategy may raise without ending the run. A KeyboardInterrupt is the user's, so it is not among them.
 STRATEGY_FAILURES = (Exception, SystemExit)
 
+_ASKED = "its question about fitness"
+
 
 def check_mask(strategy: str, mask: object, n: int) -> BoolArray:
     """A rule's mask: bool (n,)."""
@@ -122,6 +124,24 @@ def check_transfer(strategy: str, proposal: object, space: DesignSpace, limit: i
             raise _error(strategy, "propose", got, f"{len(one.batch)} of each")
     checked = (replace(one, batch=batch) for one, batch in zip(proposal.seeds, batches, strict=True))
     return replace(proposal, seeds=tuple(checked))
+
+
+def check_asked(strategy: str, batch: object, space: DesignSpace) -> None:
+    """What an explorer asks the fitness of: a batch of this space, rows of its choice tables, the cut ones too."""
+    if not isinstance(batch, CandidateBatch):
+        raise _error(strategy, _ASKED, batch, "a CandidateBatch")
+    index = batch.sketch.index
+    is_known = batch.space.task.task_id == space.task.task_id and 0 <= index < len(space.sketches)
+    if not is_known or batch.sketch.sketch_id != space.sketches[index].sketch_id:
+        raise _error(strategy, _ASKED, f"sketch {index} of task {batch.space.task.name}", "a sketch of the space")
+    sizes = np.array([len(variable.table) for variable in batch.sketch.variables])
+    # Looked at on every call, so only the bounds are: a row that was cut does no harm.
+    outside = (batch.indices < 0) | (batch.indices >= sizes)
+    if outside.any():
+        row, variable = np.argwhere(outside)[0]
+        name = batch.sketch.variables[variable].name
+        found = f"row {batch.indices[row, variable]} of {name}"
+        raise _error(strategy, _ASKED, found, f"rows of its choice table, 0 to {sizes[variable] - 1}")
 
 
 def check_selection(strategy: str, selection: object, n: int, k: int) -> Selection:

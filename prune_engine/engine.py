@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from prune_engine import __version__
-from prune_engine.audits import switch_off_verdict
+from prune_engine.auditing import Auditor
 from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import NAMED_PRIORS, EngineConfig
@@ -33,7 +33,7 @@ from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
 from prune_engine.standing import as_contract_error, problem_of
-from prune_engine.store.base import Store, StoredCandidate
+from prune_engine.store.base import Store
 from prune_engine.strategies import Library, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
@@ -104,6 +104,7 @@ class Engine:
         self._told: set[tuple[str, str]] = set()
         self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
         self._sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
+        self._auditor = Auditor(self._pipeline, config, store, self._observer.on_status, self._tell)
         self._transferring = Transferring(
             self._strategies.transfers,
             self._pipeline,
@@ -197,7 +198,7 @@ class Engine:
             self._transferring.restore(state, stored)
             self._teacher.teach(state.batches_of(state.restore(stored)))
             if stored:
-                self._restore_audits(state, stored)
+                self._auditor.restore(state, stored)
             self._retire(state)
             self._report(states)
         self._try_prior(states)
@@ -283,7 +284,16 @@ class Engine:
                 state.stop_reason = state.stop_reason or "no_seeds_left"
                 return
             refusal = partial(self._workbench.refusal, space)
-            result = self._pipeline.run(self._sources.proposals(state), [], k, state.seen, self._rng, refusal)
+            result = self._pipeline.run(
+                self._sources.proposals(state),
+                [],
+                k,
+                state.seen,
+                self._rng,
+                refusal,
+                max_audits=self._auditor.max_audits(state),
+                may_overrule=self._auditor.may_overrule(state),
+            )
         self._host.notify(
             "batch_pruned",
             task=state.task,
@@ -306,45 +316,13 @@ class Engine:
         state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
         self._host.notify("batch_measured", task=state.task, measured=tuple(measured))
         self._transferring.note(state, measured)
-        self._audit(state, result, measured)
+        self._auditor.note(state, result, measured)
         if result.is_hopeless:
             state.note_hopeless(len(measured), incumbent, self._config.plateau_gain)
         else:
             state.n_hopeless_trials = 0
         pairs = [(m.candidate, m.measurement) for m in measured if m.candidate]
         self._teacher.teach(state.batches_of(pairs))
-
-    def _audit(self, state: TaskState, result: PruneResult, measured: Sequence[MeasuredCandidate]) -> None:
-        """Hold what was dropped and measured all the same against what was kept."""
-        state.audits.add_drops(result.funnel, self._pipeline.guesses)
-        ran = {one.measurement.candidate_id: one.measurement for one in measured}
-        for candidate, auditee in zip(result.candidates, result.auditees, strict=True):
-            if auditee is not None and candidate.candidate_id in ran:
-                state.audits.add(auditee, ran[candidate.candidate_id])
-        self._switch_off_wrong_rules(state)
-
-    def _restore_audits(self, state: TaskState, stored: Sequence[StoredCandidate]) -> None:
-        state.audits.restore(self._store.verdicts(state.task.task_id), stored, self._pipeline.guesses)
-        for rule in state.audits.off:
-            self._switch_off(rule, state)
-
-    def _switch_off_wrong_rules(self, state: TaskState) -> None:
-        """A heuristic that drops what beats all it keeps judges this task no more; it is told and stored."""
-        for rule in sorted(self._pipeline.heuristics - state.audits.off):
-            loss = state.audits.loss(rule, state.latencies, state.default_secs)
-            if loss is None:
-                continue
-            why = f"it drops a candidate that takes {loss.gain:.0%} less time than all that it keeps"
-            state.audits.switch_off(rule, why, loss.candidate_id)
-            self._switch_off(rule, state)
-            self._observer.on_status(f"warning: {rule} is switched off for {state.task.name}: {why}")
-            self._tell(state, [switch_off_verdict(rule, why, loss)])
-
-    def _switch_off(self, rule: str, state: TaskState) -> None:
-        """Let a rule judge a task no more; what it cut out of the choice tables comes back."""
-        self._pipeline.switch_off(rule, state.task.task_id)
-        if state.full_space is not None:
-            state.space, _ = self._pipeline.restrict(state.full_space)
 
     def _known_ids(self, state: TaskState) -> frozenset[str]:
         """What need not run again, another tuner's work on the same store included."""
@@ -368,7 +346,10 @@ class Engine:
         if state.stop_reason is not None:
             return
         if state.n_barren_rounds >= _MAX_BARREN_ROUNDS:
-            state.stop_reason = "exhausted"
+            if self._auditor.give_back_cuts(state):
+                state.n_barren_rounds = 0
+            else:
+                state.stop_reason = "exhausted"
         elif 2 * state.n_hopeless_trials >= config.plateau_trials:
             state.stop_reason = "converged"
         elif len(state.history) > config.plateau_trials:

@@ -83,6 +83,11 @@ class Masking:
             space = smaller
         return space, tuple(verdicts)
 
+    def cutting(self, task_id: str) -> frozenset[str]:
+        """The names of the guesses that cut rows out of a task's choice tables and still judge it."""
+        used = {rule.name for rule in self._rules if self._standing.is_used(rule, task_id)}
+        return self._table_audits.rules(task_id) & used
+
     def judge(self, batch: CandidateBatch, funnel: Funnel | None = None) -> tuple[BoolArray, BoolArray]:
         """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
 
@@ -120,13 +125,17 @@ class Masking:
         rng: np.random.Generator,
         verdicts: list[Verdict],
         funnel: Funnel,
-    ) -> Pool:
+        *,
+        may_overrule: bool = False,
+    ) -> tuple[Pool, str | None]:
         """Stage 2: the first ``n_seeds`` batches are seeds, which pass heuristics, never a LEGALITY rule.
 
-        So do the last ones, which audit the rules named by ``cut_by``, in that order.
+        So do the last ones, which audit the rules named by ``cut_by``, in that order. Where ``may_overrule`` and
+        heuristics leave nothing of the other batches, what the last of them dropped is kept, and it is named.
         """
-        kept: list[CandidateBatch] = []
-        audits: list[NDArray[np.int64]] = []
+        masked: list[tuple[BoolArray, NDArray[np.int64]]] = []
+        #: What heuristics dropped, by rule and number of the batch.
+        guessed: dict[str, dict[int, BoolArray]] = {}
         n_dropped: Counter[str] = Counter()
         auditees: list[Auditee] = [(Stage.RULE, rule.name) for rule in self._rules]
         n_ordinary = len(batches) - len(cut_by)
@@ -153,8 +162,16 @@ class Masking:
                     audit[spared] = auditees.index((Stage.RULE, rule.name))
                     dropped &= ~spared
                     n_audits = int(spared.sum())
+                    guessed.setdefault(rule.name, {})[number] = dropped
                 n_dropped[rule.name] += int(dropped.sum())
                 funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, n_out, seconds, rule.kind, n_audits))
+            masked.append((alive, audit))
+        overruled = None
+        if may_overrule and guessed and not any(alive.any() for alive, _ in masked[n_seeds:n_ordinary]):
+            overruled = self._overruled(guessed, masked, n_dropped, funnel)
+        kept: list[CandidateBatch] = []
+        audits: list[NDArray[np.int64]] = []
+        for number, (batch, (alive, audit)) in enumerate(zip(batches, masked, strict=True)):
             is_left = alive if number >= n_ordinary else alive | (audit != NOT_AUDITED)
             rows = np.flatnonzero(is_left)
             kept.append(batch if len(rows) == len(batch) else batch.take(rows))
@@ -163,7 +180,26 @@ class Masking:
             if n:
                 reason, evidence = self._first_reasons[name, batches[0].space.task.task_id]
                 verdicts.append(Verdict(Stage.RULE, name, Outcome.DROPPED, reason, n, None, evidence))
-        return joined(kept, audits, n_seeds, auditees)
+        return joined(kept, audits, n_seeds, auditees), overruled
+
+    def _overruled(
+        self,
+        guessed: Mapping[str, Mapping[int, BoolArray]],
+        masked: Sequence[tuple[BoolArray, NDArray[np.int64]]],
+        n_dropped: Counter[str],
+        funnel: Funnel,
+    ) -> str | None:
+        """Take back what one heuristic dropped: the last that did, as all before it kept that. Returns its name."""
+        for rule in reversed(self._rules):
+            dropped = guessed.get(rule.name, {})
+            n = sum(int(part.sum()) for part in dropped.values())
+            if n:
+                for number, part in dropped.items():
+                    masked[number][0][part] = True
+                n_dropped[rule.name] -= n
+                funnel.add(FunnelStep(Stage.RULE, rule.name, 0, n, 0.0, rule.kind))
+                return rule.name
+        return None
 
     def why_dropped(
         self, stage: Stage, rule_name: str, batch: CandidateBatch, row: int

@@ -23,6 +23,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.masking import Masking
 from prune_engine.pool import Auditee, Pool
 from prune_engine.scoring import Scoring
+from prune_engine.selecting import with_few_audits
 from prune_engine.shortlist import Shortlist, Shortlister
 from prune_engine.space import DesignSpace
 from prune_engine.standing import OnFailure, Standing
@@ -45,7 +46,8 @@ class PruneResult:
     SKIPPED, or by one of SELECT that is KEPT. An audit that is measured has a KEPT verdict of what dropped it
     besides, and ``auditees[i]`` names that strategy; it is None for what is no audit. ``funnel`` has a step for
     every strategy that was asked, also for one that dropped nothing. ``is_hopeless`` says that the verifier thinks
-    none of what reached it worth measuring: all that is measured are audits.
+    none of what reached it worth measuring: what is measured are its best guesses all the same. ``overruled`` names
+    a rule that would have left nothing to measure, so that what it drops was kept.
     """
 
     candidates: tuple[Candidate, ...]
@@ -58,6 +60,7 @@ class PruneResult:
     auditees: tuple[Auditee | None, ...] = ()
     is_hopeless: bool = False
     refused: tuple[Candidate, ...] = ()
+    overruled: str | None = None
 
 
 class Pipeline:
@@ -115,6 +118,10 @@ class Pipeline:
         """
         return self._masking.restrict(space, funnel)
 
+    def cutting(self, task_id: str) -> frozenset[str]:
+        """The names of the guesses that cut rows out of a task's choice tables and still judge it."""
+        return self._masking.cutting(task_id)
+
     def judge(self, batch: CandidateBatch, funnel: Funnel | None = None) -> tuple[BoolArray, BoolArray]:
         """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
 
@@ -147,12 +154,15 @@ class Pipeline:
         refusal: Refusal | None = None,
         *,
         may_add_audits: bool = True,
+        max_audits: int | None = None,
+        may_overrule: bool = False,
     ) -> PruneResult:
         """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before.
 
         ``refusal`` is asked about those that are chosen and that only the compiler can judge; what it does not
         take is replaced. Without it nobody is asked. With ``may_add_audits`` a few candidates are added that have a
-        row which a heuristic cut out of the tables.
+        row which a heuristic cut out of the tables. At most ``max_audits`` audits are chosen, None sets no limit.
+        With ``may_overrule`` heuristics that leave no proposal at all are not followed as far as that.
         """
         started = time.perf_counter()
         funnel = Funnel()
@@ -170,10 +180,12 @@ class Pipeline:
         if n_unseen < n_proposed:
             reason = "measured before, or proposed twice"
             verdicts.append(Verdict(Stage.RULE, "engine", Outcome.SKIPPED, reason, n_proposed - n_unseen))
-        masked = self._masking.mask(batches, [rule for rule, _ in cut], len(seeds), rng, verdicts, funnel)
+        masked, overruled = self._masking.mask(
+            batches, [rule for rule, _ in cut], len(seeds), rng, verdicts, funnel, may_overrule=may_overrule
+        )
         listed = self._shortlister.shorten(masked, k, rng, verdicts, funnel)
         self.scoring.forget()
-        chosen = self._selected(listed, k, rng, funnel, refusal)
+        chosen = self._selected(listed, k, rng, funnel, refusal, max_audits)
         n_listed, listed, selection = len(listed.pool), chosen.listed, chosen.selection
         verdicts += chosen.verdicts
         candidates = tuple(listed.pool.candidate(i) for i in selection.indices)
@@ -192,17 +204,27 @@ class Pipeline:
             auditees=tuple(listed.pool.auditee(int(i)) for i in selection.indices),
             is_hopeless=listed.is_hopeless,
             refused=tuple(candidate for candidate, _ in chosen.refused),
+            overruled=overruled,
         )
 
     def _selected(
-        self, listed: Shortlist, k: int, rng: np.random.Generator, funnel: Funnel, refusal: Refusal | None
+        self,
+        listed: Shortlist,
+        k: int,
+        rng: np.random.Generator,
+        funnel: Funnel,
+        refusal: Refusal | None,
+        max_audits: int | None,
     ) -> Vetted:
         """Stage 5."""
         started = time.perf_counter()
-        if refusal is None:
-            chosen = Vetted(listed, self._choice(listed.choice, k, rng))
-        else:
-            chosen = vetted(listed, k, lambda choice: self._choice(choice, k, rng), refusal)
+
+        def choose(pool: SelectionPool) -> Selection:
+            if max_audits is None:
+                return self._choice(pool, k, rng)
+            return with_few_audits(pool, max_audits, lambda part: self._choice(part, k, rng))
+
+        chosen = Vetted(listed, choose(listed.choice)) if refusal is None else vetted(listed, k, choose, refusal)
         seconds, n_out = time.perf_counter() - started, len(chosen.selection.indices)
         funnel.add(FunnelStep(Stage.SELECT, self._selector.name, len(listed.pool), n_out, seconds))
         return chosen

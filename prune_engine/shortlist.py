@@ -23,11 +23,12 @@ T = TypeVar("T")
 
 #: The verifier helps to make the draft list of pools up to so many lists long; it is slower than the draft.
 _MAX_VERIFIED_LISTS = 16
-#: Share of a round that is measured, as audits, of candidates none of which the verifier thinks worth it.
+#: Share of a round that is measured of candidates none of which the verifier thinks worth it. These are the best by
+#: its own scores, so they are no audits: what they are like says nothing of what else it skips.
 _HOPELESS_SHARE = 0.25
 #: Audits of all strategies together are at most such a share of what else reaches the selector, or twice the
 #: audit fraction if that is more: each costs a trial, and a verifier may leave little else.
-_MAX_AUDIT_SHARE = 0.05
+MAX_AUDIT_SHARE = 0.05
 _SURPLUS = "an audit too many"
 
 
@@ -36,7 +37,7 @@ class Shortlist:
     """What is left for the selector: ``choice`` has a row for each position of ``pool``.
 
     ``drafts[b]`` is what the draft said of batch b, None without a draft. ``is_hopeless`` says that the verifier
-    thinks nothing of what reached it worth measuring: what is left are audits of it, and of other strategies.
+    thinks nothing of what reached it worth measuring: what is left are its best guesses all the same.
     """
 
     pool: Pool
@@ -90,15 +91,14 @@ class Shortlister:
     def _without_surplus(self, pool: Pool, is_hopeless: bool, rng: np.random.Generator) -> NDArray[np.int64]:
         """The positions to keep, so that a selector which gives audits their share does not measure them for long.
 
-        Where the verifier expects nothing, its own audits are all that is measured.
+        Where the verifier expects nothing, its best guesses are all that is measured.
         """
         positions = np.arange(len(pool), dtype=np.int64)
         is_audit = pool.is_audit
         if is_hopeless:
-            verify = [number for number, (stage, _) in enumerate(pool.auditees) if stage is Stage.VERIFY]
-            return positions[~is_audit | np.isin(pool.audits, verify)]
+            return positions[~is_audit]
         n_audits, n_ordinary = int(is_audit.sum()), int((~is_audit).sum())
-        share = max(_MAX_AUDIT_SHARE, 2 * self._config.audit_fraction)
+        share = max(MAX_AUDIT_SHARE, 2 * self._config.audit_fraction)
         limit = int(share * n_ordinary + rng.random())  # rounded at random, so that a few get theirs at times
         if n_audits <= limit or not n_ordinary:
             return positions
@@ -182,7 +182,8 @@ class Shortlister:
         if is_hopeless:
             # If the verifier is right this costs a part of a round; if it is wrong its best guesses show it.
             ranked = np.argsort(np.where(skipped, -_score(pool, scores.verified), np.inf), kind="stable")
-            spared[ranked[: min(int(skipped.sum()), max(1, round(_HOPELESS_SHARE * k)))]] = True
+            best = ranked[: min(int(skipped.sum()), max(1, round(_HOPELESS_SHARE * k)))]
+            skipped[best] = spared[best] = False
         cut = skipped & ~spared
         if cut.any():
             basis = next((v.skip_basis for v in scores.verified if v.skip_basis), "")

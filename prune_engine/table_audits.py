@@ -38,6 +38,10 @@ class TableAudits:
         self._spaces.setdefault(task_id, {})[rule] = before, after
         self._cuts.get(task_id, {}).pop(rule, None)
 
+    def rules(self, task_id: str) -> frozenset[str]:
+        """The rules that cut something of a task's tables."""
+        return frozenset(self._spaces.get(task_id, {}))
+
     def _cuts_of(self, task_id: str) -> Mapping[str, Cut]:
         """What each rule cut of a task's tables."""
         cuts = self._cuts.setdefault(task_id, {})

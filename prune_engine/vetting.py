@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from prune_engine.candidates import Candidate, CandidateBatch
 from prune_engine.pool import Pool
+from prune_engine.selecting import taken
 from prune_engine.shortlist import Shortlist
 from prune_engine.strategies import SelectionPool
 from prune_engine.verdicts import BoolArray, Outcome, Selection, Stage, Verdict
@@ -84,10 +85,5 @@ def _unsure_at(pool: Pool, positions: NDArray[np.int64]) -> BoolArray:
 
 def _only(listed: Shortlist, keep: BoolArray) -> Shortlist:
     """The shortlist without what is not to be kept."""
-    choice = listed.choice
-    columns = {name: getattr(choice, name)[keep] for name in ("scores", "degradation_prob", "is_audit", "is_seed")}
-    if choice.kinship is not None:
-        columns["kinship"] = choice.kinship[keep]
-    for column in columns.values():
-        column.flags.writeable = False
-    return replace(listed, pool=listed.pool.take(np.flatnonzero(keep)), choice=replace(choice, **columns))
+    positions = np.flatnonzero(keep)
+    return replace(listed, pool=listed.pool.take(positions), choice=taken(listed.choice, positions))

@@ -122,7 +122,7 @@ def test_what_a_store_knows_is_taken_in() -> None:
 
 def test_a_rule_that_was_switched_off_stays_so() -> None:
     loss, why = Loss("a", 0.2), "it drops the best"
-    verdict = switch_off_verdict("acme.guess", why, loss)
+    verdict = switch_off_verdict("acme.guess", why, loss.candidate_id, {"gain": loss.gain})
     assert is_switch_off(verdict)
     log = AuditLog()
     log.restore([verdict], [stored("a", 1e-3)], {"acme.guess"})

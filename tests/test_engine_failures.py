@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from kits.engine import FixedSeeds, RunEngine, StrategyPlugin, stored_ids
+from kits.pipeline import RestrictRule, keep_first
 from prune_engine_explore.uniform import UniformExplorer
 
 from prune_engine.errors import ConfigError, MeasureServerError, NothingMeasuredError
@@ -180,6 +181,73 @@ def test_a_failing_explorer_is_named_and_candidates_are_drawn(run_engine: RunEng
     assert set(run.failures) == {"acme"}
     assert "acme.explorer" in run.failures["acme"]
     assert [t.summary.n_trials for t in run.result.tasks] == [16, 16]
+
+
+def asked_about(change: Callable[[np.ndarray], None], sketch: int = 0) -> Callable[..., Any]:
+    def propose(space: DesignSpace, n: int, fitness: Any, rng: Any) -> Any:
+        batch = make_batch(3, space=space, sketch=sketch)
+        rows = batch.indices.copy()
+        change(rows)
+        fitness(type(batch)(space, batch.sketch, rows))
+        return [batch]
+
+    return propose
+
+
+class AskingExplorer(UniformExplorer):
+    name = "acme.explorer"
+
+    def __init__(self, ask: Callable[..., Any]) -> None:
+        self._ask = ask
+
+    def propose(self, space: DesignSpace, n: int, fitness: Any, rng: Any) -> Any:
+        return self._ask(space, n, fitness, rng)
+
+
+BAD_QUESTIONS: dict[str, tuple[Callable[..., Any], str]] = {
+    "beyond": (asked_about(lambda rows: rows.__setitem__((1, 0), 10_000)), "got row 10000 of "),
+    "negative": (asked_about(lambda rows: rows.__setitem__((2, 1), -1)), "got row -1 of "),
+    "no batch": (lambda space, n, fitness, rng: fitness(make_batch(3, space=space).indices), "got int32 (3, "),
+    "other task": (
+        lambda space, n, fitness, rng: fitness(make_batch(3, space=make_space(make_task("other")))),
+        "got sketch 0 of task other; expected a sketch of the space",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ask", "says"), BAD_QUESTIONS.values(), ids=BAD_QUESTIONS)
+def test_an_explorer_that_asks_about_what_there_is_not_is_to_blame(
+    run_engine: RunEngine, ask: Callable[..., Any], says: str
+) -> None:
+    options: dict[str, Any] = {
+        "explorer": "acme.explorer",
+        "draft_scorer": "draft.symbols",
+        "verifier": "lightgbm.decisions",
+    }
+    plugins = {"acme": ExplorerPlugin(AskingExplorer(ask))}  # type: ignore[arg-type]
+    run = run_engine([make_task()], plugins=plugins, n_trials=32, **options)
+    assert set(run.failures) == {"acme"}
+    assert run.failures["acme"].startswith(
+        "strategy acme.explorer: its question about fitness broke its contract; "
+    )
+    assert says in run.failures["acme"]
+    assert len(run.asked) == 32
+
+
+def test_rows_that_rules_cut_may_be_asked_about(run_engine: RunEngine) -> None:
+    def ask(space: DesignSpace, n: int, fitness: Any, rng: Any) -> Any:
+        scores = fitness(make_batch(50, space=make_space(space.task)))
+        assert scores.shape == (50,)
+        return UniformExplorer().propose(space, n, None, rng)
+
+    class Cut:
+        @hookimpl
+        def register_rules(self) -> list[Any]:
+            return [RestrictRule("acme.cut", keep_first(2))]
+
+    plugins = {"acme": ExplorerPlugin(AskingExplorer(ask)), "cut": Cut()}  # type: ignore[arg-type]
+    run = run_engine([make_task()], plugins=plugins, n_trials=8, explorer="acme.explorer")
+    assert not {"acme", "cut"} & set(run.failures)
 
 
 def test_an_explorer_that_fails_on_one_task_goes_on_with_the_others(run_engine: RunEngine) -> None:

@@ -111,8 +111,10 @@ def test_where_nothing_is_worth_it_a_quarter_of_the_round_is_measured_all_the_sa
     batch = make_batch(300)
     result = run(pipeline(verifier=skipping(nothing), audit_fraction=0), [batch], k=k)
     assert result.is_hopeless
-    assert ids(result, SelectionReason.AUDIT) == best_ids(batch, truth(batch), n_measured)
-    assert set(result.auditees) == {VERIFY}
+    assert ids(result, SelectionReason.TOP) == best_ids(batch, truth(batch), n_measured)
+    assert set(result.auditees) == {None}, "the best are no sample of what is skipped"
+    (step,) = [s for s in result.funnel if s.stage is Stage.VERIFY]
+    assert (step.n_in, step.n_out, step.n_audits) == (300, n_measured, 0)
     assert_adds_up(result)
 
 
@@ -138,7 +140,7 @@ def test_a_hopeless_round_measures_no_audits_of_others() -> None:
     guess = MaskRule("acme.guess", is_good)
     result = run(pipeline(guess, verifier=skipping(nothing), audit_fraction=0.2), [make_batch(500)], k=16)
     assert result.is_hopeless
-    assert set(result.auditees) == {VERIFY}
+    assert set(result.auditees) == {None}
     assert_adds_up(result)
 
 
