@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -30,7 +31,8 @@ class EngineConfig(BaseModel):
     from the library in the store and, with ``builtin_library``, from what is shipped. One that comes within
     ``transfer_margin`` of what the library promises ends the task. With ``transfer_only`` nothing else is measured;
     if ``transfer_trials`` is 0 then, the schedule that is ranked first ships unmeasured. With ``harvest`` the
-    winners of the run are added to the library.
+    winners of the run are added to the library. ``transfer_source`` is what is transferred from: all of the
+    ``library``, the ``best`` of its models by ``source_form`` (see source_choice), or the model of that name.
 
     A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after half as many in a row of
     which the verifier expected no more.
@@ -55,6 +57,8 @@ class EngineConfig(BaseModel):
     transfer_trials: int = Field(default=16, ge=0, le=4096)
     transfer_margin: float = Field(default=0.05, ge=0, lt=1)
     transfer_only: bool = False
+    transfer_source: str = "library"
+    source_form: Literal["squared", "linear", "covered", "count"] = "squared"
     builtin_library: bool = True
     harvest: bool = True
     n_finalists: int = Field(default=3, ge=1, le=32)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -127,7 +128,10 @@ class Engine:
         self._start_run(tasks)
         states = [TaskState(task) for task in tasks]
         self._open_tasks(states)
-        reason = self._measure_defaults(states) or self._tune(states)
+        reason = self._measure_defaults(states)
+        if told := self._transferring.choose_source(states):
+            self._observer.on_status(told)
+        reason = reason or self._tune(states)
         for state in states:
             state.stop_reason = state.stop_reason or reason
         self._observer.on_status("re-timing the best schedules")
@@ -138,7 +142,15 @@ class Engine:
             self._report(states)
             self._host.notify("task_finished", task=state.task, summary=state.summary())
         self._store.finish_run(self._run_id)
-        return run_result(states, reason, self._run_id, self._budget.elapsed_secs)
+        result = run_result(states, reason, self._run_id, self._budget.elapsed_secs)
+        return replace(result, sources=self._transferring.sources)
+
+    def save_verifier(self, path: Path) -> bool:
+        """Write what the verifier learnt to a file that ``prior`` takes. Returns whether there is one.
+
+        There is none without a verifier that takes priors, or if it was taught nothing, or failed. Raises OSError.
+        """
+        return self._teacher.save(path)
 
     def prune(self, space: DesignSpace, batches: Sequence[CandidateBatch], k: int) -> PruneResult:
         """Stages 1 to 5 on anyone's candidates of a space: at most ``k`` worth measuring, and every verdict.

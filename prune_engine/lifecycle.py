@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from prune_engine.audits import AuditReport
+from prune_engine.source_choice import SourceScore
 from prune_engine.transfer_log import TransferReport
 from prune_engine.verdicts import Verdict
 
@@ -113,3 +114,5 @@ class RunResult:
     n_new: int
     elapsed_secs: float
     census: Mapping[str, int] = field(default_factory=dict)
+    #: Models of the library, the best source first, where one was to be chosen.
+    sources: tuple[SourceScore, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -17,6 +18,14 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.library import LibraryEntry, LibraryQuery
 from prune_engine.measurement import FixesSchedules, MeasuredCandidate, Workbench, WritesSchedules
 from prune_engine.pipeline import Pipeline, PruneResult
+from prune_engine.source_choice import (
+    BEST_MODEL,
+    WHOLE_LIBRARY,
+    OnlyModel,
+    SourceScore,
+    kernels_by_model,
+    rank_sources,
+)
 from prune_engine.standing import OnFailure
 from prune_engine.store.base import StoredCandidate
 from prune_engine.strategies import Library, RewrittenTrace, ScheduleTransfer, TransferContext, TransferProposal
@@ -51,6 +60,31 @@ class Transferring:
         self._workbench, self._library, self._profile = workbench, library, profile
         self._on_failure, self._tell = on_failure, tell
         self._failed: set[str] = set()
+        #: Models of the library, the best source first, where one was to be chosen.
+        self.sources: tuple[SourceScore, ...] = ()
+
+    def choose_source(self, states: Sequence[TaskState]) -> str:
+        """Take the model to transfer from, once untuned kernels were timed. Says which, in a sentence."""
+        wanted = self._config.transfer_source
+        if not self._config.transfer or wanted == WHOLE_LIBRARY:
+            return ""
+        if wanted != BEST_MODEL:
+            self._library = OnlyModel(self._library, wanted)
+            return f"transferring from {wanted}"
+        secs: dict[str, float] = defaultdict(float)
+        for state in states:
+            if state.task.kernel_class and state.default_secs:
+                secs[state.task.kernel_class.strict] += state.task.weight * state.default_secs
+        self.sources = tuple(
+            rank_sources(secs, kernels_by_model(self._library, list(secs)), self._config.source_form)
+        )
+        if not self.sources:
+            return "no model of the library has kernels like these"
+        best = self.sources[0]
+        self._library = OnlyModel(self._library, best.model)
+        return (
+            f"transferring from {best.model}, which has kernels like those that take {best.covered:.0%} of the time"
+        )
 
     def batch(self, state: TaskState, k: int) -> PruneResult | None:
         """At most ``k`` seeds of an open task to measure now, best first; None when none is left.

@@ -49,6 +49,7 @@ _PLAIN: dict[str, Any] = {
     "verifier": None,
     "selector": "select.epsilon-greedy",
     "first_trials": 0,
+    "harvest": False,
 }
 
 
@@ -79,7 +80,8 @@ def run_engine(store: Store, profile: HardwareProfile) -> Callable[..., EngineRu
     """Run the engine on tasks: ``run_engine(tasks, plugins={"name": plugin}, n_trials=32, ...)``.
 
     Without LightGBM unless ``verifier`` is given: it is slow to import, and few tests need it. Batches have one
-    size from the start, nothing is drafted and the explorer draws, unless the options say otherwise.
+    size from the start, nothing is drafted, the explorer draws and the library stays as it is, unless the options
+    say otherwise.
     """
 
     def run(
@@ -90,6 +92,7 @@ def run_engine(store: Store, profile: HardwareProfile) -> Callable[..., EngineRu
         into: Store | None = None,
         should_stop: Callable[[], bool] = lambda: False,
         clock: Callable[[], float] | None = None,
+        model_name: str = "",
         **options: Any,
     ) -> EngineRun:
         config = EngineConfig.of(**{**_PLAIN, **options})
@@ -99,7 +102,8 @@ def run_engine(store: Store, profile: HardwareProfile) -> Callable[..., EngineRu
             host.register(plugin, name)
         workbench = workbench or FakeWorkbench()
         timing = {"clock": clock} if clock else {}
-        engine = Engine(config, workbench, into or store, profile, host=host, should_stop=should_stop, **timing)
+        named: dict[str, Any] = {"should_stop": should_stop, "model_name": model_name, **timing}
+        engine = Engine(config, workbench, into or store, profile, host=host, **named)
         return EngineRun(engine.run(tasks), host, workbench)
 
     return run

@@ -317,3 +317,39 @@ def test_repaired_seeds_are_not_proposed_again(run_engine: RunEngine) -> None:
     )
     assert run.asked[:2] == [rows.candidate(i).candidate_id for i in range(2)]
     assert run.n_repeats == 0
+
+
+# --- what a run adds to the library
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_best_schedules_of_a_run_go_into_the_library(
+    run_engine: RunEngine, store: Store, is_kept: bool
+) -> None:
+    tasks = [make_task("a"), make_task("b", shape=(32, 32, 32))]
+    for _ in range(2):  # a second run adds nothing
+        workbench = FakeWorkbench(default_ratio=9)
+        run = run_engine(tasks, workbench, n_trials=60, harvest=is_kept, model_name="a model")
+    entries = store.find(LibraryQuery())
+    if not is_kept:
+        assert not entries
+        return
+    assert {(e.model, e.task_name) for e in entries} == {("a model", "a"), ("a model", "b")}
+    assert len(entries) <= 6
+    for outcome in run.result.tasks:
+        best = min((e for e in entries if e.task_name == outcome.summary.name), key=lambda e: e.latency_secs)
+        assert best.trace_json == outcome.trace_json
+        assert len(best.run_secs) > 5, "the repeats of the finals"
+
+
+def test_schedules_of_one_model_are_measured_first_for_the_next(run_engine: RunEngine) -> None:
+    """The whole way: tuned, kept, found, re-fitted, measured, ended early."""
+    run_engine([make_task("a")], n_trials=80, harvest=True, model_name="first")
+    run = run_engine([make_task("b", shape=(128, 96, 64))], FakeWorkbench(), n_trials=80)
+    (outcome,) = run.result.tasks
+    report = transfer_of(outcome)
+    assert report.source == "first, a"
+    assert report.n_sources == {"strict": 3}
+    assert outcome.summary.n_trials < 40
+    assert outcome.summary.stop_reason == "transferred"
+    assert report.n_saved == 80 - outcome.summary.n_trials
