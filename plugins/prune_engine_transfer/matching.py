@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from prune_engine.library import Choice, KernelClass, LibraryEntry
 from prune_engine.space import Sketch, Variable, VariableKind
+from prune_engine_transfer.rows import extent_of
 
 #: What a tile splits: the number of its statement among those that are tiled, its iterator, its levels.
 _TileKey = tuple[int, int | str, tuple[str, ...]]
@@ -27,11 +28,29 @@ class Match:
     choices: tuple[Choice | None, ...]
     is_transplant: bool
 
+    def extents(self, choices: Sequence[Choice]) -> dict[int, int]:
+        """What each tile of the entry's own ``choices``, by its number, splits in this kernel."""
+        numbers = {id(choice): number for number, choice in enumerate(choices)}
+        return {
+            numbers[id(choice)]: extent_of(variable)
+            for variable, choice in zip(self.sketch.variables, self.choices, strict=True)
+            if choice is not None and variable.kind is VariableKind.TILE
+        }
+
+
+def statement_names(source: KernelClass, wanted: KernelClass) -> dict[str, str]:
+    """What the wanted kernel calls the statements of another of the same class, where the names differ."""
+    theirs, ours = (list(dict.fromkeys(a.rpartition(".")[0] for a, _ in k.axes)) for k in (source, wanted))
+    if source.strict != wanted.strict or len(theirs) != len(ours):
+        return {}
+    return {their: our for their, our in zip(theirs, ours, strict=True) if their != our}
+
 
 def matches(entry: LibraryEntry, sketches: Sequence[Sketch], wanted: KernelClass) -> list[Match]:
     """The sketches that an entry's decisions fit: its own if the space has it, else all that are tiled alike.
 
-    What a sketch decides besides tiles is matched by name; compute locations of another structure tell nothing.
+    Where such a sketch decides the same kinds of things in the same order, decisions are taken one by one. Else
+    categoricals are matched by name, and compute locations of another structure tell nothing.
     """
     for sketch in sketches:
         if sketch.sketch_id == entry.sketch_id and _is_alike(entry.choices, sketch.variables):
@@ -41,7 +60,9 @@ def matches(entry: LibraryEntry, sketches: Sequence[Sketch], wanted: KernelClass
     for sketch in sketches:
         target = _tiles(sketch.variables, wanted)
         if source and sketch.size and source.keys() == target.keys():
-            found.append(Match(sketch, _transplanted(entry.choices, sketch, source, target), is_transplant=True))
+            is_alike = source == target and _is_alike(entry.choices, sketch.variables)
+            choices = entry.choices if is_alike else _transplanted(entry.choices, sketch, source, target)
+            found.append(Match(sketch, choices, is_transplant=True))
     return found
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.space import DesignSpace, Int32Array
@@ -28,51 +28,89 @@ class Refit:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
-    """Distinct candidates of all sketches, best first.
+class Rewrite:
+    """A trace rewritten for this kernel. ``useful_share`` of what it computes is wanted."""
 
-    Position i is row ``rows[i]`` of sketch ``sketches[i]``, of ``refits[origins[i]]``. ``fitness`` float64 (n,).
-    """
-
-    sketches: NDArray[np.int64]
-    rows: tuple[Int32Array, ...]
-    origins: NDArray[np.int64]
-    fitness: Float64Array
-
-    def __len__(self) -> int:
-        return len(self.rows)
+    donor: Donor
+    trace_json: str
+    useful_share: float
 
 
-def ranked(refits: list[Refit], space: DesignSpace, fitness: Fitness) -> tuple[Ranked, int]:
-    """Rank candidates by what is expected of them; also say how many were left out because a rule drops them.
+@dataclass(frozen=True, slots=True)
+class Refitted:
+    """One of the candidates of ``refit``: ``row`` int32 (v,)."""
 
-    Of equal candidates the first counts, so the order of ``refits`` says which source and policy have the credit.
+    refit: Refit
+    row: Int32Array
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What is worth measuring, best first, and how many distinct candidates a rule drops."""
+
+    order: tuple[Refitted | Rewrite, ...]
+    n_dropped: int
+
+
+def ranked(
+    refits: Sequence[Refit], rewrites: Sequence[Rewrite], space: DesignSpace, fitness: Fitness, limit: int
+) -> Ranking:
+    """The best ``limit``. Of equal candidates the first has the credit.
+
     Schedules of this very kernel come first, then those of this device; within these groups the fitness counts,
     less what the source's shape and rank are off. A schedule that was measured on this very kernel and device is
     kept whatever the rules say.
     """
     owners, rows = _distinct(refits)
-    judged = np.zeros(len(rows))
     sketches = np.array([refits[owner].sketch_index for owner in owners], dtype=np.int64)
+    judged = np.zeros(len(rows))
     for index in np.unique(sketches):
         here = np.flatnonzero(sketches == index)
-        batch = CandidateBatch(space, space.sketches[index], np.stack([rows[i] for i in here]))
-        judged[here] = fitness(batch)
+        judged[here] = fitness(CandidateBatch(space, space.sketches[index], np.stack([rows[i] for i in here])))
     donors = [refits[owner].donor for owner in owners]
-    is_known: BoolArray = np.array([d.is_same_kernel and d.is_here for d in donors], dtype=np.bool_)
-    keep = np.flatnonzero((judged > 0) | is_known)
-    penalty = np.array([_PER_OCTAVE * d.shape_distance + _PER_RANK * d.entry.rank for d in donors])
-    expected = np.log(np.maximum(judged, np.finfo(np.float64).tiny)) - penalty
-    is_here = np.array([d.is_here for d in donors], dtype=np.bool_)
-    ranks = np.array([d.entry.rank for d in donors])
-    # A copy of this kernel's own schedules is not to be judged by guesses: the source measured which is best.
-    expected[is_known] = -ranks[is_known]
-    order = keep[np.lexsort((-expected[keep], ~is_here[keep], ~is_known[keep]))]
-    ranking = Ranked(sketches[order], tuple(rows[i] for i in order), owners[order], judged[order])
-    return ranking, len(rows) - len(keep)
+    is_known: BoolArray = np.array([_is_known(donor) for donor in donors], dtype=np.bool_)
+    keep = (judged > 0) | is_known
+    expected = np.log(np.maximum(judged, np.finfo(np.float64).tiny)) - _penalties(donors)
+    # Of this kernel's own schedules the source has measured which is best, so that nothing has to be guessed.
+    expected[is_known] = [-donor.entry.rank for donor in donors if _is_known(donor)]
+    expected = np.concatenate([expected[keep], _of_rewrites(rewrites, donors, expected, keep)])
+    found: list[Refitted | Rewrite] = [
+        *(Refitted(refits[owners[i]], rows[i]) for i in np.flatnonzero(keep)),
+        *rewrites,
+    ]
+    far = np.array([not _donor(one).is_here for one in found], dtype=np.bool_)
+    guessed = np.concatenate([~is_known[keep], np.ones(len(rewrites), dtype=np.bool_)])
+    order = np.lexsort((-expected, far, guessed))[:limit]
+    return Ranking(tuple(found[i] for i in order), len(rows) - int(keep.sum()))
 
 
-def _distinct(refits: list[Refit]) -> tuple[NDArray[np.int64], list[Int32Array]]:
+def _is_known(donor: Donor) -> bool:
+    return donor.is_same_kernel and donor.is_here
+
+
+def _donor(one: Refitted | Rewrite) -> Donor:
+    return one.donor if isinstance(one, Rewrite) else one.refit.donor
+
+
+def _penalties(donors: Sequence[Donor]) -> Float64Array:
+    """What the donors' shapes and ranks cost, in ln(fitness), float64 (n,)."""
+    return np.array([_PER_OCTAVE * donor.shape_distance + _PER_RANK * donor.entry.rank for donor in donors])
+
+
+def _of_rewrites(
+    rewrites: Sequence[Rewrite], donors: Sequence[Donor], expected: Float64Array, keep: BoolArray
+) -> Float64Array:
+    """What is expected of rewritten traces, float64 (n,): what is of the donor's best candidate, less the waste."""
+    best: dict[str, float] = {}
+    for i in np.flatnonzero(keep):
+        identity = donors[i].entry.entry_id
+        best[identity] = max(best.get(identity, -np.inf), float(expected[i]))
+    lowest = min(best.values(), default=0.0)
+    return np.array([best.get(r.donor.entry.entry_id, lowest) + np.log(r.useful_share) for r in rewrites])
+
+
+def _distinct(refits: Sequence[Refit]) -> tuple[list[int], list[Int32Array]]:
+    """The first of equal candidates: the number of its refit, and its row."""
     seen: set[tuple[int, bytes]] = set()
     owners: list[int] = []
     rows: list[Int32Array] = []
@@ -83,4 +121,4 @@ def _distinct(refits: list[Refit]) -> tuple[NDArray[np.int64], list[Int32Array]]
                 seen.add(key)
                 owners.append(number)
                 rows.append(row)
-    return np.array(owners, dtype=np.int64), rows
+    return owners, rows

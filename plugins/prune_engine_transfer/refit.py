@@ -8,13 +8,15 @@ from typing import ClassVar
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.library import KernelClass
 from prune_engine.space import DesignSpace
-from prune_engine.strategies import ScheduleTransfer, Seeds, TransferContext, TransferProposal
+from prune_engine.strategies import RewrittenTrace, ScheduleTransfer, Seeds, TransferContext, TransferProposal
 from prune_engine.task import TuningTask
-from prune_engine_transfer.donors import ANY_POLICY, Donor, Donors, donors_of
-from prune_engine_transfer.matching import OTHER_TILES, Match, matches
+from prune_engine_transfer.ceiling import CEIL, Ceiled, ceiled
+from prune_engine_transfer.donors import ANY_POLICY, Donor, donors_of
+from prune_engine_transfer.matching import OTHER_TILES, Match, matches, statement_names
 from prune_engine_transfer.policies import NEAREST, REPAIR, refitted
-from prune_engine_transfer.ranking import Ranked, Refit, ranked
+from prune_engine_transfer.ranking import Ranking, Refit, Refitted, Rewrite, ranked
 
 #: The schedule of this very kernel, as it is.
 COPY = "copy"
@@ -23,7 +25,11 @@ _N_DONORS = 32
 
 
 class RefitTransfer(ScheduleTransfer):
-    """Re-fits decisions to the task's choice tables: as TVM repairs them, and by the nearest rows."""
+    """Re-fits decisions to the task's choice tables, and traces to extents that their factors do not divide.
+
+    The policies: ``copy`` (a schedule of this very kernel), ``repair`` (as TVM makes factors fit), ``nearest``
+    (rows near the factors, and near the rescaled ones), ``ceil`` (a rewritten trace, the outermost loop rounded up).
+    """
 
     name: ClassVar[str] = "transfer.refit"
 
@@ -33,60 +39,80 @@ class RefitTransfer(ScheduleTransfer):
         """Return at most ``limit`` seeds, those of this very kernel first. What does not fit is a miss."""
         donors = donors_of(task, context, _N_DONORS)
         misses = Counter(donors.misses)
-        refits = [refit for donor in donors.chosen for refit in _refits(donor, task, space, misses)]
-        ranking, n_dropped = ranked(refits, space, context.fitness)
-        if n_dropped:
-            misses[ANY_POLICY, "a rule drops it"] += n_dropped
-        return _proposal(donors, misses, refits, ranking, space, limit)
-
-
-def _refits(donor: Donor, task: TuningTask, space: DesignSpace, misses: Counter[tuple[str, str]]) -> list[Refit]:
-    assert task.kernel_class is not None, "there are no donors without a class"
-    fitting = matches(donor.entry, space.sketches, task.kernel_class)
-    if not fitting:
-        misses[ANY_POLICY, OTHER_TILES] += 1
-    found: list[Refit] = []
-    for match in fitting:
-        for policy in (REPAIR, NEAREST):
-            result = refitted(match, policy)
-            if isinstance(result, str):
-                misses[policy, result] += 1
-            else:
-                name = COPY if _is_copy(donor, match, policy) else policy
-                found.append(Refit(donor, match.sketch.index, name, result.rows))
-    return found
-
-
-def _is_copy(donor: Donor, match: Match, policy: str) -> bool:
-    return donor.is_same_kernel and not match.is_transplant and policy == REPAIR
-
-
-def _proposal(
-    donors: Donors,
-    misses: Counter[tuple[str, str]],
-    refits: list[Refit],
-    ranking: Ranked,
-    space: DesignSpace,
-    limit: int,
-) -> TransferProposal:
-    by_sketch: dict[int, list[int]] = defaultdict(list)
-    for place in range(min(limit, len(ranking))):
-        by_sketch[int(ranking.sketches[place])].append(place)
-    seeds = []
-    for index, places in sorted(by_sketch.items()):
-        batch = CandidateBatch(space, space.sketches[index], np.stack([ranking.rows[p] for p in places]))
-        origins = [refits[int(ranking.origins[p])] for p in places]
-        seeds.append(
-            Seeds(
-                batch,
-                tuple(origin.donor.entry.entry_id for origin in origins),
-                tuple(origin.policy for origin in origins),
-                np.array([float(len(ranking) - p) for p in places]),
-            )
+        if task.kernel_class is None:
+            return TransferProposal(misses=dict(misses))
+        work = _Work(task.kernel_class, space, misses)
+        for donor in donors.chosen:
+            work.take(donor)
+        ranking = ranked(work.refits, work.rewrites, space, context.fitness, limit)
+        if ranking.n_dropped:
+            misses[ANY_POLICY, "a rule drops it"] += ranking.n_dropped
+        seeds, rewritten = _chosen(ranking, space)
+        return TransferProposal(
+            seeds=seeds,
+            rewritten=rewritten,
+            misses=dict(misses),
+            n_sources=donors.n_sources,
+            goal_flop_per_sec=donors.goal_flop_per_sec,
         )
-    return TransferProposal(
-        seeds=tuple(seeds),
-        misses=dict(misses),
-        n_sources=donors.n_sources,
-        goal_flop_per_sec=donors.goal_flop_per_sec,
-    )
+
+
+class _Work:
+    """What becomes of a task's donors."""
+
+    def __init__(self, wanted: KernelClass, space: DesignSpace, misses: Counter[tuple[str, str]]) -> None:
+        self._class, self._space, self._misses = wanted, space, misses
+        self.refits: list[Refit] = []
+        self.rewrites: list[Rewrite] = []
+
+    def take(self, donor: Donor) -> None:
+        """Re-fit a donor by every policy."""
+        fitting = matches(donor.entry, self._space.sketches, self._class)
+        if not fitting:
+            self._misses[ANY_POLICY, OTHER_TILES] += 1
+            return
+        for match in fitting:
+            self._refit(donor, match)
+        self._rewrite(donor, fitting[0])
+
+    def _refit(self, donor: Donor, match: Match) -> None:
+        is_copy = donor.is_same_kernel and not match.is_transplant
+        for policy in (REPAIR, NEAREST):
+            found = refitted(match, policy)
+            if isinstance(found, str):
+                self._misses[policy, found] += 1
+            else:
+                name = COPY if is_copy and policy == REPAIR else policy
+                self.refits.append(Refit(donor, match.sketch.index, name, found.rows))
+
+    def _rewrite(self, donor: Donor, match: Match) -> None:
+        if not donor.is_strict:  # its trace names statements that are not there
+            return
+        renamed = statement_names(donor.entry.kernel_class, self._class)
+        found = ceiled(donor.entry, match.extents(donor.entry.choices), renamed)
+        if isinstance(found, Ceiled):
+            self.rewrites.append(Rewrite(donor, found.trace_json, found.useful_share))
+        elif found is not None:
+            self._misses[CEIL, found] += 1
+
+
+def _chosen(ranking: Ranking, space: DesignSpace) -> tuple[tuple[Seeds, ...], tuple[RewrittenTrace, ...]]:
+    """A ranking in the form of a proposal."""
+    by_sketch: dict[int, list[tuple[float, Refitted]]] = defaultdict(list)
+    rewritten = []
+    for place, one in enumerate(ranking.order):
+        preference = float(len(ranking.order) - place)
+        if isinstance(one, Rewrite):
+            rewritten.append(RewrittenTrace(one.trace_json, one.donor.entry.entry_id, CEIL, preference))
+        else:
+            by_sketch[one.refit.sketch_index].append((preference, one))
+    seeds = [
+        Seeds(
+            CandidateBatch(space, space.sketches[index], np.stack([one.row for _, one in places])),
+            tuple(one.refit.donor.entry.entry_id for _, one in places),
+            tuple(one.refit.policy for _, one in places),
+            np.array([preference for preference, _ in places]),
+        )
+        for index, places in sorted(by_sketch.items())
+    ]
+    return tuple(seeds), tuple(rewritten)
