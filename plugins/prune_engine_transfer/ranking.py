@@ -102,7 +102,7 @@ def _of_rewrites(
 ) -> Float64Array:
     """What is expected of rewritten traces, float64 (n,): what is of the donor's best candidate, less the waste."""
     best: dict[str, float] = {}
-    for i in np.flatnonzero(keep):
+    for i in np.flatnonzero(keep).tolist():
         identity = donors[i].entry.entry_id
         best[identity] = max(best.get(identity, -np.inf), float(expected[i]))
     lowest = min(best.values(), default=0.0)

@@ -28,7 +28,8 @@ class RefitTransfer(ScheduleTransfer):
     """Re-fits decisions to the task's choice tables, and traces to extents that their factors do not divide.
 
     The policies: ``copy`` (a schedule of this very kernel), ``repair`` (as TVM makes factors fit), ``nearest``
-    (rows near the factors, and near the rescaled ones), ``ceil`` (a rewritten trace, the outermost loop rounded up).
+    (rows near the factors, and near the rescaled ones), ``ceil`` (a rewritten trace, the outermost loop rounded
+    up).
     """
 
     name: ClassVar[str] = "transfer.refit"
