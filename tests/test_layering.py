@@ -27,7 +27,7 @@ CORE_EXCEPTIONS = {
     "prune_engine/ranking.py": {"scipy"},
 }
 PLUGIN_LIBRARIES = {"numpy"}
-OWN_LIBRARIES = {"prune_engine_draft": {"scipy"}, "prune_engine_lightgbm": {"lightgbm", "scipy"}}
+OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}}
 #: Library -> the only folders that import it.
 KEPT_IN = {
     "tvm": ("prune_engine/metaschedule/",),

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from prune_engine_draft.least_squares import nnls
 from prune_engine_draft.terms import Float64Array
 
 #: Labels below which nothing is fitted, and below which no two sets of weights are compared.
@@ -45,8 +46,6 @@ def fitted(labels: Labels, prior: Float64Array, ridge: float = _RIDGE) -> Float6
 
     A censored label pulls only where the prediction is below it. Labels that carry nothing leave the prior.
     """
-    from scipy.optimize import nnls  # a fifth of a second, which only those who measure pay
-
     predicted = labels.terms @ prior
     usable = predicted > 0
     if not usable.any():
@@ -60,7 +59,7 @@ def fitted(labels: Labels, prior: Float64Array, ridge: float = _RIDGE) -> Float6
         weights[labels.is_censored & (ratio >= 1.0)] = 0.0
         stiff = np.full(len(factors), np.sqrt(ridge))
         matrix = np.concatenate([rows * weights[:, None], np.diag(stiff)])
-        factors = nnls(matrix, np.concatenate([weights, stiff]))[0]
+        factors = nnls(matrix, np.concatenate([weights, stiff]))
     found: Float64Array = scale * prior * factors
     return found if found.any() else prior
 
