@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from transfer_records import FULL, UNTUNED, Moved, Timed, Tuned, at
 
+from prune_engine import source_choice
+
 #: Below such a speedup full tuning gains nothing that a percentage could be of.
 _MIN_FULL_SPEEDUP = 1.01
 
@@ -178,15 +180,12 @@ def counts(tuned: Tuned, key: str) -> Counter[str]:
 
 
 #: What a source is scored by, from P (the class's share of the target's untuned time) and W (the source's kernels
-#: of that class), summed over classes. The first is the published one, as far as it is known.
+#: of that class), summed over classes: those that the engine offers, the published one first, and others.
 FORMS: Mapping[str, Callable[[float, int], float]] = {
-    "P^2 sqrt(W)": lambda p, w: p * p * math.sqrt(w),
+    **source_choice.FORMS,
     "P^2 W": lambda p, w: p * p * w,
     "P^2 log(1+W)": lambda p, w: p * p * math.log1p(w),
     "P^2 where W > 0": lambda p, w: p * p * (w > 0),
-    "P sqrt(W)": lambda p, w: p * math.sqrt(w),
-    "P where W > 0": lambda p, w: p * (w > 0),
-    "W": lambda p, w: float(w),
 }
 
 

@@ -243,8 +243,8 @@ def _sources(state: State, limit: int) -> str:
     text = (
         f"Each model with each single other model as its library, {limit} measurements per kernel, by the "
         "measurements of those runs. P is a class's share of the target's untuned time, W the number of the "
-        "source's kernels of that class; a form sums over classes. The published one is the first of `FORMS`, "
-        "`P^2 sqrt(W)`."
+        "source's kernels of that class; a form sums over classes, `squared` (the published one) P^2 sqrt(W), "
+        "`linear` P sqrt(W), `covered` P where W > 0, `count` W where P > 0."
     )
     each = _table(
         ["from", *measured],
