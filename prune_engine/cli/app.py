@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from prune_engine import __version__
-from prune_engine.cli import candidates, library, plugins, profiles, prune, rank, run, spaces, tune
+from prune_engine.cli import candidates, library, plugins, profiles, prune, rank, run, spaces, transfer, tune
 from prune_engine.cli.streams import abandon_streams, open_closed_streams
 from prune_engine.errors import ConfigError, PruneEngineError
 
@@ -79,6 +79,7 @@ def make_app() -> typer.Typer:
         pass
 
     app.command("tune")(tune.tune)
+    app.command("transfer")(transfer.transfer)
     app.command("run")(run.run)
     app.command("spaces")(spaces.spaces)
     app.command("prune")(prune.prune)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -48,11 +49,16 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
         "is_tuned": outcome.is_tuned,
         "artifact": str(outcome.artifact_dir),
         "database": str(outcome.database_dir),
+        "verifier_model": str(outcome.verifier_path) if outcome.verifier_path else None,
         "store": outcome.store_url,
         "comparison": outcome.comparison.as_json(),
         "census": dict(outcome.run.census),
         "audits": audit_records(merged([audit for task in outcome.run.tasks for audit in task.audits])),
-        "transfer": transfer_record(outcome.run.tasks),
+        "transfer": {
+            **transfer_record(outcome.run.tasks),
+            "sources": [asdict(source) for source in outcome.run.sources],
+            "network_changes": list(outcome.network_changes),
+        },
         "not_applied": list(outcome.not_applied),
         "left_out_of_database": list(outcome.left_out),
         "failed_plugins": {record.name: record.summary for record in outcome.failed_plugins},
@@ -94,7 +100,8 @@ def print_result(outcome: TuneOutcome) -> None:
     if outcome.run.census:
         listed = ", ".join(f"{kind}: {n}" for kind, n in sorted(outcome.run.census.items()))
         console.print(f"failed candidates by reason: {listed}")
-    for line in (*transfer_lines(outcome.run.tasks), *audit_lines(outcome.run.tasks)):
+    in_network = (f"transfer: {change}" for change in outcome.network_changes)
+    for line in (*transfer_lines(outcome.run.tasks), *in_network, *audit_lines(outcome.run.tasks)):
         console.print(line, markup=False)
     for record in outcome.failed_plugins:
         console.print(f"warning: plugin {record.name} {record.summary}", markup=False)
@@ -121,6 +128,8 @@ def print_result(outcome: TuneOutcome) -> None:
         )
     elif not outcome.is_tuned:
         console.print("The untuned model was not beaten, so it is what was written.")
+    if outcome.verifier_path:
+        console.print(f"what it learnt can start another run: --prior {outcome.verifier_path}", soft_wrap=True)
     console.print(
         f"written to {outcome.artifact_dir}; try: prune-engine run {outcome.artifact_dir}", soft_wrap=True
     )

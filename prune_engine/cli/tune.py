@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.cli.sessions import progress_observer, report_outcome, stop_on_signals
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
-    from prune_engine.lifecycle import Observer
-    from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
 _BUDGET, _TARGET, _MEASURE, _STRATEGY, _OUTPUT = "Budget", "Device", "Measuring", "Strategies", "Result"
-
-_RESULT_NAME = "result.json"
 
 #: What a plain `prune-engine tune model.onnx` may take.
 _DEFAULT_SECS = 300.0
@@ -229,13 +222,13 @@ def tune(
         flush_cache=flush_cache,
     )
     with (
-        _stop_on_signals(as_json) as should_stop,
-        _observer(quiet, as_json) as observer,
+        stop_on_signals(as_json) as should_stop,
+        progress_observer(quiet, as_json) as observer,
         # Stdout is for the result alone, whatever plugins print.
         redirect_stdout(sys.stderr),
     ):
         outcome = tune_model(request, observer=observer, should_stop=should_stop)
-    _report(request, outcome, as_json)
+    report_outcome(request, outcome, as_json)
 
 
 def _replay(
@@ -259,8 +252,8 @@ def _replay(
             expected="a model, or --replay with a recorded database",
         )
     with (
-        _stop_on_signals(as_json) as should_stop,
-        _observer(quiet, as_json) as observer,
+        stop_on_signals(as_json) as should_stop,
+        progress_observer(quiet, as_json) as observer,
         redirect_stdout(sys.stderr),
     ):
         record = replay_database(
@@ -273,65 +266,3 @@ def _replay(
             should_stop=should_stop,
         )
     report_replay(record, as_json)
-
-
-@contextmanager
-def _stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
-    """SIGINT and SIGTERM ask for an orderly end; a second one ends the program at once."""
-    asked: list[int] = []
-
-    def handle(number: int, _frame: object) -> None:
-        if asked:
-            raise KeyboardInterrupt
-        asked.append(number)
-        message = "stopping after this batch; once more to stop at once"
-        line = json.dumps({"event": "status", "message": message}) if as_json else message
-        say(line)
-
-    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: bool(asked)
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-@contextmanager
-def _observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
-    from prune_engine.cli.progress import JsonProgress, LineProgress, LiveProgress
-    from prune_engine.lifecycle import SilentObserver
-
-    if quiet:
-        yield SilentObserver()
-    elif as_json:
-        yield JsonProgress()
-    elif sys.stderr.isatty():
-        from rich.console import Console
-
-        with LiveProgress(Console(stderr=True)) as live:
-            yield live
-    else:
-        yield LineProgress()
-
-
-def _report(request: TuneRequest, outcome: TuneOutcome, as_json: bool) -> None:
-    from prune_engine.cli.results import as_record, print_result
-
-    record = as_record(request, outcome)
-    _write_result(request.out_dir, json.dumps(record, indent=2) + "\n")
-    with writing_to_stdout(f"The result itself is complete, in {request.out_dir}."):
-        if as_json:
-            typer.echo(json.dumps(record))
-        else:
-            print_result(outcome)
-
-
-def _write_result(out_dir: Path, text: str) -> None:
-    from prune_engine.metaschedule.artifact_files import output_error, publish, staging_folder
-
-    with staging_folder(out_dir) as staging:
-        try:
-            (staging / _RESULT_NAME).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise output_error(error, out_dir) from error
-        publish(staging, out_dir, [_RESULT_NAME])

@@ -65,6 +65,20 @@ def compile_model(model: ImportedModel, winners: Sequence[Winner], target: str) 
     return CompiledModel(executable, tuple(kernels), rejected)
 
 
+def kernel_names(model: ImportedModel) -> dict[str, tuple[str, ...]]:
+    """Names of the functions in the model that each task stands for, by task id."""
+    tvm = import_tvm()
+    structures = {_structure(task.mod): task.task_id for task in model.tasks}
+    found: dict[str, list[str]] = {task.task_id: [] for task in model.tasks}
+    source: Any = model.mod
+    for var, func in source.functions.items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            task_id = structures.get(_structure(as_task_module(func)))
+            if task_id is not None:
+                found[task_id].append(str(var.name_hint))
+    return {task_id: tuple(names) for task_id, names in found.items()}
+
+
 # LLVM and the lowering passes raise InternalError (a RuntimeError), ValueError and TypeError alike.
 _BUILD_ERRORS = SCHEDULE_ERRORS
 

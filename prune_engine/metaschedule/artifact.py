@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,8 @@ class Artifact:
         self._tvm = import_tvm()
         try:
             library = _load_library(folder / metadata.library)
-            self._main = self._tvm.runtime.vm.VirtualMachine(library, self._tvm.cpu())["main"]
+            self._machine = self._tvm.runtime.vm.VirtualMachine(library, self._tvm.cpu())
+            self._main = self._machine["main"]
         except Exception as error:  # the loader raises OSError, RuntimeError, AttributeError, ...
             raise ArtifactError(
                 "the compiled library cannot be loaded",
@@ -75,6 +76,10 @@ class Artifact:
                 "the model failed while it ran", who=str(self.folder), got=str(error).strip().split("\n")[-1][:300]
             ) from error
         return result
+
+    def instrument(self, told: Callable[..., None]) -> None:
+        """Have ``told(func, name, before_run, result, *args)`` called before and after each function of a call."""
+        self._machine.set_instrument(told)
 
     def fetch(self, result: Any) -> list[AnyArray]:
         """Copy what ``call`` returned into arrays."""

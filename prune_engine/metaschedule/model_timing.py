@@ -144,8 +144,8 @@ class TimingProcess:
     A context manager; good for one ``time_models``.
     """
 
-    def __init__(self, n_threads: int) -> None:
-        """Start it and return at once."""
+    def __init__(self, n_threads: int, worker: str = _WORKER) -> None:
+        """Start it and return at once. ``worker`` is the module that it runs."""
         self.n_threads = n_threads
         self._stack = ExitStack()
         self.folder = self._stack.enter_context(scratch_folder())
@@ -155,7 +155,7 @@ class TimingProcess:
         self._stack.callback(self._errors.close)
         # In a session of its own: Ctrl-C is for the engine, which ends in order.
         self._process = subprocess.Popen(
-            [sys.executable, "-m", _WORKER, str(self.folder)],
+            [sys.executable, "-m", worker, str(self.folder)],
             env=env,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

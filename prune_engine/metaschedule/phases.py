@@ -16,6 +16,7 @@ _BEGINNINGS = {
     "tuning": "choosing",
     "re-timing": "re-timing the best",
     "compiling": "compiling",
+    "timing kernels inside": "deciding in the model",
     "checking": "checking the whole model",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,8 @@ from prune_engine.hardware.registry import Choice, ProfileRegistry
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import Observer, RunResult, SilentObserver
 from prune_engine.metaschedule.phases import PhaseClock
+from prune_engine.metaschedule.shipping import Shipped, ship_model
+from prune_engine.metaschedule.transfer_source import transfer_library
 from prune_engine.plugins import PluginHost, PluginRecord
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
@@ -28,8 +29,7 @@ if TYPE_CHECKING:
     from prune_engine.metaschedule.model_timing import ModelComparison
     from prune_engine.metaschedule.workbench import TvmWorkbench
 
-#: Share of the tuning's seconds that timing the whole model before and after may take, and its bounds.
-_CHECKING_SHARE, _MIN_CHECKING_SECS, _MAX_CHECKING_SECS = 0.1, 2.0, 20.0
+_VERIFIER_NAME = "verifier.model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,10 @@ class TuneRequest:
     run_timeout_secs: float | None = None
     memory_limit_bytes: int | None = None
     flush_cache: bool = False
+    #: A library file or a MetaSchedule database to transfer from instead of the store's library.
+    library_path: Path | None = None
+    #: Whether schedules of kernels that take much of the run time are decided inside the whole model.
+    is_decided_in_network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class TuneOutcome:
     not_applied: tuple[str, ...]
     left_out: tuple[str, ...]
     failed_plugins: tuple[PluginRecord, ...] = ()
+    #: Sentences on kernels of which not the best by itself ships, because another is faster in the model.
+    network_changes: tuple[str, ...] = ()
+    #: A file of what the verifier learnt, for ``prior``; None where there is nothing.
+    verifier_path: Path | None = None
     #: Seconds by phase, in their order, from the call of ``tune_model`` on.
     phase_secs: Mapping[str, float] = field(default_factory=dict)
 
@@ -120,6 +128,9 @@ def _tune(
         with _workbench(request, target, profile, warm) as workbench:
             observer.on_status(f"importing {request.model_path.name}")
             model = _import(request, target)
+            library, remarks = transfer_library(store, request.config, host, request.library_path)
+            for remark in remarks:
+                observer.on_status(f"warning: {remark}")
             engine = Engine(
                 request.config,
                 workbench,
@@ -128,13 +139,25 @@ def _tune(
                 host=host,
                 observer=observer,
                 should_stop=should_stop,
+                library=library,
                 model_name=model.name,
                 manifest=_manifest(request, target, model),
             )
             run = engine.run(model.tasks)
             left_out = _write_database(request, model, store, workbench)
-        outcome = _finish(request, target, model, run, left_out, store.url, observer)
-        return replace(outcome, failed_plugins=host.failed)
+            verifier_path = _write_verifier(request, engine)
+        shipped = ship_model(
+            model,
+            run,
+            target,
+            request.out_dir,
+            n_threads=request.n_threads,
+            seed=request.config.seed,
+            is_decided_in_network=request.is_decided_in_network,
+            say=observer.on_status,
+        )
+        outcome = _outcome(request, model, run, shipped, left_out, store.url)
+        return replace(outcome, failed_plugins=host.failed, verifier_path=verifier_path)
     finally:
         store.close()
 
@@ -281,67 +304,42 @@ def _write_database(
     return write_tuning_records(_database_dir(request), entries).left_out
 
 
+def _write_verifier(request: TuneRequest, engine: Engine) -> Path | None:
+    """Write what the verifier learnt, in place of an earlier run's. Returns the file, None if there is none."""
+    from prune_engine.metaschedule.artifact_files import output_error, publish, staging_folder
+
+    with staging_folder(request.out_dir) as staging:
+        try:
+            if not engine.save_verifier(staging / _VERIFIER_NAME):
+                return None
+        except OSError as error:
+            raise output_error(error, request.out_dir) from error
+        publish(staging, request.out_dir, [_VERIFIER_NAME])
+    return request.out_dir / _VERIFIER_NAME
+
+
 def _database_dir(request: TuneRequest) -> Path:
     return request.out_dir / "database"
 
 
-def _checking_secs(tuning_secs: float) -> float:
-    """What timing the whole model may take: little beside the tuning, and no more than tells models apart."""
-    return min(_MAX_CHECKING_SECS, max(_MIN_CHECKING_SECS, _CHECKING_SHARE * tuning_secs))
-
-
-def _finish(
+def _outcome(
     request: TuneRequest,
-    target: str,
     model: ImportedModel,
     run: RunResult,
+    shipped: Shipped,
     left_out: tuple[str, ...],
     store_url: str,
-    observer: Observer,
 ) -> TuneOutcome:
-    from prune_engine.metaschedule.apply import Winner, compile_model
-    from prune_engine.metaschedule.artifact_writer import save_artifact
-    from prune_engine.metaschedule.measure.tempdirs import scratch_folder
-    from prune_engine.metaschedule.model_timing import TimingProcess, time_models
-
-    winners = [Winner(t.summary.task_id, t.trace_json) for t in run.tasks if t.trace_json is not None]
-    observer.on_status("compiling the tuned and the untuned model")
-    with TimingProcess(request.n_threads) as timing, scratch_folder() as scratch:
-        untuned = compile_model(model, [], target)
-        tuned = compile_model(model, winners, target) if winners else untuned
-        common = {"run_id": run.run_id, "created_at": time.time(), "n_tuned_tasks": len(winners)}
-        dirs = {"untuned": scratch / "untuned", "tuned": scratch / "tuned"}
-        for name, compiled in (("untuned", untuned), ("tuned", tuned)):
-            save_artifact(compiled, model, dirs[name], n_threads=request.n_threads, target=target, manifest=common)
-        observer.on_status("checking the outputs and timing the whole model")
-        comparison = time_models(
-            dirs,
-            model,
-            n_threads=request.n_threads,
-            seed=request.config.seed,
-            budget_secs=_checking_secs(run.elapsed_secs),
-            process=timing,
-        )
-        comparison.raise_if_wrong()
-        is_tuned = bool(winners) and comparison.is_faster
-        chosen = tuned if is_tuned else untuned
-        save_artifact(
-            chosen,
-            model,
-            request.out_dir,
-            n_threads=request.n_threads,
-            target=target,
-            manifest={**common, "is_tuned": is_tuned, "comparison": comparison.as_json()},
-        )
     names = {task.task_id: task.name for task in model.tasks}
     return TuneOutcome(
         model=model,
         run=run,
-        comparison=comparison,
+        comparison=shipped.comparison,
         artifact_dir=request.out_dir,
         database_dir=_database_dir(request),
         store_url=store_url,
-        is_tuned=is_tuned,
-        not_applied=tuple(names.get(task_id, task_id) for task_id in tuned.rejected),
+        is_tuned=shipped.is_tuned,
+        not_applied=tuple(names.get(task_id, task_id) for task_id in shipped.rejected),
         left_out=left_out,
+        network_changes=shipped.network_changes,
     )

@@ -11,7 +11,7 @@ import pytest
 from prune_engine.audits import AuditReport
 from prune_engine.cli.audit_lines import audit_record
 from prune_engine.cli.results import print_result
-from prune_engine.cli.tune import _write_result
+from prune_engine.cli.sessions import write_result
 from prune_engine.errors import OutputError
 from prune_engine.lifecycle import TaskSummary
 from prune_engine.plugins import PluginRecord, PluginStatus
@@ -98,5 +98,5 @@ def test_audits_for_machines() -> None:
 def test_result_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "out" / "result.json").mkdir(parents=True)
     with pytest.raises(OutputError, match="cannot write here"):
-        _write_result(tmp_path / "out", "{}")
+        write_result(tmp_path / "out", "{}")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -1,0 +1,86 @@
+"""What verbs that measure have in common: signals, progress, and the report at the end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from prune_engine.cli.streams import say, writing_to_stdout
+
+if TYPE_CHECKING:
+    from prune_engine.lifecycle import Observer
+    from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
+
+_RESULT_NAME = "result.json"
+
+
+@contextmanager
+def stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
+    """SIGINT and SIGTERM ask for an orderly end; a second one ends the program at once."""
+    asked: list[int] = []
+
+    def handle(number: int, _frame: object) -> None:
+        if asked:
+            raise KeyboardInterrupt
+        asked.append(number)
+        message = "stopping after this batch; once more to stop at once"
+        line = json.dumps({"event": "status", "message": message}) if as_json else message
+        say(line)
+
+    previous = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def progress_observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
+    """Who shows progress: nobody, JSON lines, a live display on a terminal, else plain lines."""
+    from prune_engine.cli.progress import JsonProgress, LineProgress, LiveProgress
+    from prune_engine.lifecycle import SilentObserver
+
+    if quiet:
+        yield SilentObserver()
+    elif as_json:
+        yield JsonProgress()
+    elif sys.stderr.isatty():
+        from rich.console import Console
+
+        with LiveProgress(Console(stderr=True)) as live:
+            yield live
+    else:
+        yield LineProgress()
+
+
+def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool) -> None:
+    """Write ``result.json`` into the result folder and print the result. Raises OutputError."""
+    from prune_engine.cli.results import as_record, print_result
+
+    record = as_record(request, outcome)
+    write_result(request.out_dir, json.dumps(record, indent=2) + "\n")
+    with writing_to_stdout(f"The result itself is complete, in {request.out_dir}."):
+        if as_json:
+            typer.echo(json.dumps(record))
+        else:
+            print_result(outcome)
+
+
+def write_result(out_dir: Path, text: str) -> None:
+    """Put ``result.json`` in place, whole or not at all. Raises OutputError."""
+    from prune_engine.metaschedule.artifact_files import output_error, publish, staging_folder
+
+    with staging_folder(out_dir) as staging:
+        try:
+            (staging / _RESULT_NAME).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise output_error(error, out_dir) from error
+        publish(staging, out_dir, [_RESULT_NAME])
