@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODELS := .models
 
-.PHONY: demo test bench bench-metaschedule lint types models clean
+.PHONY: demo test bench bench-metaschedule bench-transfer lint types models clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.installed: pyproject.toml
@@ -31,7 +31,7 @@ types: $(VENV)/.installed
 	$(BIN)/mypy
 
 test: lint types $(MODELS)/.installed
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 BENCH := $(BIN)/python tests/benchmarks
 
@@ -49,6 +49,10 @@ bench: $(VENV)/.bench
 # Hours, on an idle machine; goes on where it was stopped. BUDGET=3600 starts nothing that takes it over an hour.
 bench-metaschedule: $(VENV)/.bench $(MODELS)/.installed
 	$(BENCH)/compare_metaschedule.py $(if $(BUDGET),--budget-seconds $(BUDGET))
+
+# Hours, on an idle machine; goes on where it was stopped.
+bench-transfer: $(VENV)/.installed $(MODELS)/.installed
+	$(BENCH)/transfer.py $(if $(BUDGET),--budget-seconds $(BUDGET))
 
 clean:
 	rm -rf $(VENV) $(MODELS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
