@@ -13,6 +13,8 @@ from prune_engine.strategies import Fitness
 from prune_engine.verdicts import BoolArray, Float64Array
 from prune_engine_transfer.donors import Donor
 
+#: The policy that takes a schedule of this very kernel as it is.
+COPY = "copy"
 #: What one octave of difference in shape, and one place in the source's own ranking, cost in ln(fitness).
 _PER_OCTAVE, _PER_RANK = 0.05, 0.05
 
@@ -68,11 +70,11 @@ def ranked(
         here = np.flatnonzero(sketches == index)
         judged[here] = fitness(CandidateBatch(space, space.sketches[index], np.stack([rows[i] for i in here])))
     donors = [refits[owner].donor for owner in owners]
-    is_known: BoolArray = np.array([_is_known(donor) for donor in donors], dtype=np.bool_)
+    is_known: BoolArray = np.array([_is_known(refits[owner]) for owner in owners], dtype=np.bool_)
     keep = (judged > 0) | is_known
     expected = np.log(np.maximum(judged, np.finfo(np.float64).tiny)) - _penalties(donors)
     # Of this kernel's own schedules the source has measured which is best, so that nothing has to be guessed.
-    expected[is_known] = [-donor.entry.rank for donor in donors if _is_known(donor)]
+    expected[is_known] = [-donors[i].entry.rank for i in np.flatnonzero(is_known).tolist()]
     expected = np.concatenate([expected[keep], _of_rewrites(rewrites, donors, expected, keep)])
     found: list[Refitted | Rewrite] = [
         *(Refitted(refits[owners[i]], rows[i]) for i in np.flatnonzero(keep)),
@@ -84,8 +86,8 @@ def ranked(
     return Ranking(tuple(found[i] for i in order), len(rows) - int(keep.sum()))
 
 
-def _is_known(donor: Donor) -> bool:
-    return donor.is_same_kernel and donor.is_here
+def _is_known(refit: Refit) -> bool:
+    return refit.policy == COPY and refit.donor.is_here
 
 
 def _donor(one: Refitted | Rewrite) -> Donor:

@@ -16,10 +16,8 @@ from prune_engine_transfer.ceiling import CEIL, Ceiled, ceiled
 from prune_engine_transfer.donors import ANY_POLICY, Donor, donors_of
 from prune_engine_transfer.matching import OTHER_TILES, Match, matches, statement_names
 from prune_engine_transfer.policies import NEAREST, REPAIR, refitted
-from prune_engine_transfer.ranking import Ranking, Refit, Refitted, Rewrite, ranked
+from prune_engine_transfer.ranking import COPY, Ranking, Refit, Refitted, Rewrite, ranked
 
-#: The schedule of this very kernel, as it is.
-COPY = "copy"
 #: Entries that are re-fitted for one task.
 _N_DONORS = 32
 
