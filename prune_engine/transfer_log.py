@@ -62,7 +62,8 @@ class TransferReport:
     """What the library did for one task.
 
     ``n_sources`` counts the entries looked at by how they match. ``best_secs`` is the best transferred schedule's
-    latency, ``source`` and ``policy`` say where it comes from (``model, kernel``). ``goal_secs`` is what the kernel
+    latency, None if none ran; ``source`` and ``policy`` say where it, or the one that ships unmeasured, comes from
+    (``model, kernel``). ``goal_secs`` is what the kernel
     takes at the library's own efficiency. ``n_saved`` is how many measurements the source's search took beyond
     what was measured here, 0 unless that ended the search.
     """
@@ -93,6 +94,8 @@ class TransferLog:
     is_goal_reached: bool = False
     #: The best comparable seed and its seconds.
     best: tuple[Seed, float] | None = None
+    #: What ships unmeasured.
+    unmeasured: Seed | None = None
     _counts: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def propose(self, seed: Seed) -> bool:
@@ -132,7 +135,7 @@ class TransferLog:
         """The task's transfers in numbers; None if none was asked."""
         if not self.is_asked:
             return None
-        best = self.best[0] if self.best else None
+        best = self.best[0] if self.best else self.unmeasured
         entry = self.entries.get(best.source) if best else None
         goal = self.goal_flop_per_sec
         n_saved = max(0, entry.n_trials - n_trials) if entry and self.is_goal_reached else 0

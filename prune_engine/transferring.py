@@ -238,6 +238,7 @@ class Transferring:
                 text = self._workbench.schedule_text(state.bench_space, seed.candidate)
                 if text is not None:
                     state.unmeasured = Unmeasured(seed.candidate, text, state.transfer.source_of(seed))
+                    state.transfer.unmeasured = seed
                     state.stop_reason = "ranked"
                     return
 

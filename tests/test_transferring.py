@@ -274,6 +274,7 @@ def test_the_best_ranked_ships_unmeasured(run_engine: RunEngine) -> None:
     assert not run.asked
     assert outcome.summary.best_candidate_id == ids_of(some(3))[1]
     assert outcome.summary.best_secs is None
+    assert (transfer_of(outcome).policy, transfer_of(outcome).best_secs) == ("copied", None)
     assert outcome.summary.speedup is None
     assert outcome.trace_json is not None
 
@@ -345,7 +346,7 @@ def test_the_best_schedules_of_a_run_go_into_the_library(
 def test_schedules_of_one_model_are_measured_first_for_the_next(run_engine: RunEngine) -> None:
     """The whole way: tuned, kept, found, re-fitted, measured, ended early."""
     run_engine([make_task("a")], n_trials=80, harvest=True, model_name="first")
-    run = run_engine([make_task("b", shape=(128, 96, 64))], FakeWorkbench(), n_trials=80)
+    run = run_engine([make_task("b", shape=(96, 48, 32))], FakeWorkbench(), n_trials=80)
     (outcome,) = run.result.tasks
     report = transfer_of(outcome)
     assert report.source == "first, a"

@@ -28,6 +28,8 @@ def transfer_lines(tasks: Sequence[TaskResult]) -> list[str]:
             f"transfer: {counted(len(ended), 'kernel')} reached what the library promises, "
             f"which saved {counted(n_saved, 'measurement')} that their sources' searches took"
         )
+    if n_ranked := sum(task.summary.stop_reason == "ranked" for task in tasks):
+        lines.append(f"transfer: {counted(n_ranked, 'kernel')} got the schedule that ranks first, unmeasured")
     share = share_of_maximum(tasks)
     if share is not None:
         lines.append(f"transfer: {share:.0%} of the maximum, the gain at the library's own efficiency")

@@ -71,6 +71,7 @@ def test_lines() -> None:
         result(report(policy("nearest", n_ran=4, n_failed=0), policy(n_ran=8, n_failed=2))),
         result(report(label="mm", sources={"anchor": 1})),
         result(None),
+        result(report(label="mm", sources={}), reason="ranked"),
     ]
     assert transfer_lines(tasks) == [
         "transfer: the library knows 3 kernels: conv2d + relu (2 kernels, 8 schedules), mm (1 kernel, 1 schedule)",
@@ -79,6 +80,7 @@ def test_lines() -> None:
         "3 could not be carried over (breaks the innermost limit)",
         "transfer: 1 kernel reached what the library promises, which saved 80 measurements that their sources' "
         "searches took",
+        "transfer: 1 kernel got the schedule that ranks first, unmeasured",
         "transfer: 90% of the maximum, the gain at the library's own efficiency",
     ]
 
