@@ -21,7 +21,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import transfer_report
@@ -83,16 +83,16 @@ class Evaluation:
 
     def move(self) -> None:
         """Every subject with the library of all others, and models of two lengths with the other's."""
-        wanted = [(name, ALL, self._sources(name)) for name in self._targets]
-        wanted += [(name, other, (other,)) for name, other in self._siblings()]
-        for name, library, sources in wanted:
-            self._move(name, library, sources, LIMITS)
+        for name in self._targets:
+            self._move(name, {ALL: self._sources(name)}, LIMITS, has_finals=True)
+        for name, other in self._siblings():
+            self._move(name, {other: (other,)}, LIMITS, has_finals=True)
 
     def sources(self) -> None:
         """Every model with the library of each other one."""
         for name in self._models:
-            for source in self._sources(name):
-                self._move(name, source, (source,), (SOURCE_LIMIT,))
+            libraries = {source: (source,) for source in self._sources(name)}
+            self._move(name, libraries, (SOURCE_LIMIT,), has_finals=False)
 
     def seed(self) -> None:
         """Every model tuned again, with the library of all others."""
@@ -139,20 +139,25 @@ class Evaluation:
             transfer_report.write(self._state, self._options.out, LIMITS, SOURCE_LIMIT).read_text(encoding="utf-8")
         )
 
-    def _move(self, name: str, library: str, sources: Sequence[str], limits: Sequence[int]) -> None:
-        if (name, library) in self._state.moved or name not in self._state.tuned:
-            return
-        entries = self._entries(sources)
-        if not entries:
-            print(f"  nothing in the library for {name}", file=sys.stderr)
-            return
-        if self._may_begin(f"moving {len(entries)} entries ({library}) to {name}", _OVERHEAD_SECS):
-            from transfer_moves import move
+    def _move(
+        self, name: str, libraries: Mapping[str, Sequence[str]], limits: Sequence[int], *, has_finals: bool
+    ) -> None:
+        """Give a subject several libraries in turn, each of which is the sources of that name."""
+        from transfer_moves import Mover
 
-            moved: Moved = move(SUBJECTS[name], library, entries, limits, self._options.threads)
-            self._state.add("moved", moved)
-            told = {n: sum(task.results[n].trace is not None for task in moved.tasks) for n in limits}
-            print(f"  transferred kernels by measurements: {told}, of {len(moved.tasks)}", flush=True)
+        left = {library: of for library, of in libraries.items() if (name, library) not in self._state.moved}
+        if not left or name not in self._state.tuned or not self._may_begin(f"moving to {name}", _OVERHEAD_SECS):
+            return
+        with Mover(SUBJECTS[name], self._options.threads) as mover:
+            for library, sources in left.items():
+                entries = self._entries(sources)
+                if not entries:
+                    print(f"  nothing in the library {library} for {name}", file=sys.stderr)
+                elif self._may_begin(f"  {len(entries)} entries of {library}", _OVERHEAD_SECS):
+                    moved = mover.move(library, entries, limits, has_finals=has_finals)
+                    self._state.add("moved", moved)
+                    told = {n: sum(task.results[n].trace is not None for task in moved.tasks) for n in limits}
+                    print(f"  transferred kernels by measurements: {told}, of {len(moved.tasks)}", flush=True)
 
     def _entries(self, sources: Sequence[str]) -> list[LibraryEntry]:
         from transfer_tuning import entries_of
@@ -196,7 +201,7 @@ def main() -> int:
     options = _options()
     state = State(options.state)
     if options.forget:
-        _forget(state, options.forget, {*options.models, *options.kernels})
+        forget(state, options.forget, {*options.models, *options.kernels})
     evaluation = Evaluation(options, state)
     for part in PARTS:
         if part in options.parts:
@@ -204,15 +209,14 @@ def main() -> int:
     return 0
 
 
-def _forget(state: State, parts: Sequence[str], subjects: set[str]) -> None:
-    """Drop what these parts found, and what was made of that."""
+def forget(state: State, parts: Sequence[str], subjects: set[str]) -> None:
+    """Drop what these parts found of some subjects, and what was made of that."""
     kinds = {kind for part in parts for kind in _OUT_OF_DATE.get(part, ())}
-    pairs = {(name, source) for name in subjects for source in SUBJECTS if (name, source) not in SIBLINGS}
 
     def is_unwanted(kind: str, subject: str, library: str | None) -> bool:
-        if kind == "moved" and (subject, library) in pairs:
-            return "sources" in parts and subject in subjects
-        return kind in kinds and subject in subjects
+        is_single_source = kind == "moved" and library != ALL and (subject, library) not in SIBLINGS
+        is_made = ("sources" in parts or "tune" in parts) if is_single_source else kind in kinds
+        return is_made and subject in subjects
 
     state.forget(is_unwanted)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from transfer_records import Moved, MovedResult, MovedTask, Policy, packed
 from transfer_subjects import Subject, target_of
@@ -14,52 +14,82 @@ from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.library import LibraryEntry
-from prune_engine.lifecycle import SilentObserver, TaskResult
+from prune_engine.lifecycle import RunResult, SilentObserver, TaskResult
 from prune_engine.measurement import MeasuredCandidate
 from prune_engine.metaschedule.measure import MeasureSettings
 from prune_engine.metaschedule.workbench import TvmWorkbench
+from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 from prune_engine.task import TuningTask
 
+#: What the engine says when it begins the finals.
+_FINALS = "re-timing the best schedules"
 
-def move(
-    subject: Subject, library: str, entries: Sequence[LibraryEntry], limits: Sequence[int], n_threads: int
-) -> Moved:
-    """Measure what ``entries`` are worth to a subject, with each number of measurements in ``limits``."""
-    before = os.getloadavg()[0]
-    tasks = subject.load(n_threads).tasks
-    profile = ProfileRegistry().choose("auto", n_threads=n_threads).profile
-    settings = MeasureSettings(target=target_of(n_threads), n_threads=n_threads)
-    found: dict[int, dict[str, TaskResult]] = {}
-    secs: dict[int, float] = {}
-    shelf = open_store("sqlite://")
-    with _Workbench(settings, profile.digest()) as workbench:
+
+class Mover:
+    """Measures what libraries are worth to one subject. A context manager; untuned kernels are measured once."""
+
+    def __init__(self, subject: Subject, n_threads: int) -> None:
+        """Import the subject and start the processes that measure."""
+        self._subject = subject
+        self._tasks = subject.load(n_threads).tasks
+        self._profile = ProfileRegistry().choose("auto", n_threads=n_threads).profile
+        settings = MeasureSettings(target=target_of(n_threads), n_threads=n_threads)
+        self._workbench = _Workbench(settings, self._profile.digest())
+
+    def __enter__(self) -> Mover:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._workbench.close()
+
+    def move(
+        self, library: str, entries: Sequence[LibraryEntry], limits: Sequence[int], *, has_finals: bool = True
+    ) -> Moved:
+        """Run the engine for each number of measurements in ``limits``.
+
+        Without finals what ships is what was measured fastest: good enough to compare libraries.
+        """
+        before = os.getloadavg()[0]
+        found: dict[int, dict[str, TaskResult]] = {}
+        secs: dict[int, float] = {}
+        shelf = open_store("sqlite://")
         shelf.add_entries(entries)
         for limit in limits:
-            store, stages = open_store("sqlite://"), _Stages()
-            config = EngineConfig.of(
-                transfer_only=True, transfer_trials=limit, builtin_library=False, harvest=False, strict=True
-            )
-            run = Engine(config, workbench, store, profile, observer=stages, library=shelf).run(tasks)
-            store.close()
+            stages = _Stages()
+            run = self._run(shelf, limit, stages, (lambda: False) if has_finals else stages.is_tuned)
             secs[limit] = stages.tuning_secs()
             found[limit] = {result.summary.task_id: result for result in run.tasks}
-    shelf.close()
-    return Moved(
-        subject=subject.name,
-        library=library,
-        n_entries=len(entries),
-        tasks=tuple(
+        shelf.close()
+        tasks = (
             MovedTask(task.task_id, {limit: _result(found[limit][task.task_id]) for limit in limits})
-            for task in tasks
-        ),
-        secs=secs,
-        load=(before, os.getloadavg()[0]),
-    )
+            for task in self._tasks
+        )
+        load = (before, os.getloadavg()[0])
+        return Moved(self._subject.name, library, len(entries), tuple(tasks), secs, load)
+
+    def _run(self, shelf: Store, limit: int, stages: _Stages, should_stop: Callable[[], bool]) -> RunResult:
+        config = EngineConfig.of(
+            transfer_only=True, transfer_trials=limit, builtin_library=False, harvest=False, strict=True
+        )
+        store = open_store("sqlite://")
+        try:
+            engine = Engine(
+                config,
+                self._workbench,
+                store,
+                self._profile,
+                observer=stages,
+                library=shelf,
+                should_stop=should_stop,
+            )
+            return engine.run(self._tasks)
+        finally:
+            store.close()
 
 
 class _Workbench(TvmWorkbench):
-    """Measures untuned kernels once, for all numbers of measurements."""
+    """Measures untuned kernels once, for all runs."""
 
     _defaults: dict[str, MeasuredCandidate]
 
@@ -83,9 +113,13 @@ class _Stages(SilentObserver):
         if message.startswith("warning"):
             print(f"  {message}", file=sys.stderr)
 
+    def is_tuned(self) -> bool:
+        """Whether all is measured that will be."""
+        return _FINALS in self._began
+
     def tuning_secs(self) -> float:
         """Seconds of proposing and measuring, without the untuned kernels before and the finals after."""
-        return self._began["re-timing the best schedules"] - self._began["tuning"]
+        return self._began[_FINALS] - self._began["tuning"]
 
 
 def _result(result: TaskResult) -> MovedResult:
