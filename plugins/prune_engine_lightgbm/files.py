@@ -103,6 +103,8 @@ def read_model(path: Path) -> ModelFile:
 def _told(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
+    if isinstance(error, zipfile.BadZipFile | EOFError | zlib.error):
+        return "it is cut off, or no archive of numbers"
     if "allow_pickle" in str(error):  # numpy's words on other files are advice to load them as code
         return "it is no archive of numbers"
     return f"{type(error).__name__}: {error}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from prune_engine.errors import ConfigError
 from prune_engine_lightgbm.device import Device
 from prune_engine_lightgbm.files import read_model
-from prune_engine_lightgbm.source import Source, train_source
+from prune_engine_lightgbm.source import MIN_ROWS, Source, train_source
 
 BUILTIN, NONE = "builtin", "none"
 #: Folder of the plugin with a file for each kind and vendor of device, named KIND-VENDOR.npz.
@@ -34,7 +34,7 @@ def find_prior(prior: str, device: Device, seed: int) -> Source | None:
             "this prior teaches nothing here",
             who=prior,
             got="too few measurements" if source is None else f"a {source.kind}",
-            expected=f"measurements on a {device.kind}",
+            expected=f"measurements on a {device.kind}, at least {MIN_ROWS} of one kernel that ran",
             remedy="Give another file, or --prior none.",
         )
     return source

@@ -23,7 +23,8 @@ Float64Array = NDArray[np.float64]
 _LEAST_COMMON = 0.8
 #: Rows of one task beyond which more teach a source nothing.
 MAX_TASK_ROWS = 20_000
-_MIN_ROWS = 16
+#: Rows of one task that ran below which it teaches a source nothing.
+MIN_ROWS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def train_source(device: Device, tasks: Sequence[TaskRows], seed: int) -> Source
     tables: list[tuple[TaskRows, Float64Array]] = []
     for rows in tasks:
         labels = rows.labels
-        if (~np.isnan(labels.log_secs)).sum() < _MIN_ROWS:
+        if (~np.isnan(labels.log_secs)).sum() < MIN_ROWS:
             continue
         wanted = targets(labels)
         tables.append((rows, wanted - np.median(wanted)))

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from prune_engine_lightgbm.files import read_model
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -42,6 +43,10 @@ def test_tune_run_and_resume(cli: Run, tiny_model: Path, tmp_path: Path) -> None
         assert task["best_secs"] <= task["default_secs"]
     assert first["comparison"]["is_correct"]
     assert {"untuned", "tuned"} <= set(first["comparison"]["latencies"])
+    assert first["verifier_model"] == str(Path("out") / "verifier.model")
+    learnt = read_model(tmp_path / first["verifier_model"])
+    assert {t["task_id"] for t in first["tasks"] if t["n_trials"]} == set(learnt.tasks)
+    assert 0 < sum(len(rows) for rows in learnt.tasks.values()) <= N_TRIALS
 
     x = np.random.default_rng(1).standard_normal((64, 96), dtype=np.float32)
     np.save(tmp_path / "x.npy", x)
@@ -66,6 +71,7 @@ def test_tune_run_and_resume(cli: Run, tiny_model: Path, tmp_path: Path) -> None
     assert text.returncode == 0, text.stderr
     assert "untuned" in text.stdout
     assert "prune-engine run" in text.stdout
+    assert f"--prior {Path('tuned') / 'tiny' / 'verifier.model'}\n" in text.stdout
 
 
 def test_two_tuners_share_a_store(tiny_model: Path, tmp_path: Path, environment: dict[str, str]) -> None:
