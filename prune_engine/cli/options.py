@@ -36,6 +36,8 @@ _OPTIONS = {
     "disabled_rules": "--disable-rule",
     "blocked_plugins": "--block",
     "plugin_files": "--plugin",
+    "transfer_trials": "--measurements",
+    "source_form": "--choose-by",
 }
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
