@@ -6,9 +6,10 @@
 library. ``move`` gives each model's kernels what the library of all other models has for them (leave one out: no
 other length of the same model either), and measures the seeds of 0, 4 and 16 measurements per kernel; kernels with
 extents of 127, 197, 1000 and 35 get those of usual sizes. ``seed`` tunes once more, with that library. ``time``
-times what was found, kernel by kernel, in turns; ``whole`` whole models in turns, with onnxruntime. ``sources``
-measures each model with each single other model as the library, to compare forms of choosing one. ``report``
-writes docs/benchmarks/transfer.md.
+times what was found, kernel by kernel, in turns; ``whole`` whole models in turns, with onnxruntime. ``command`` is
+`prune-engine transfer` as a user runs it, which also decides inside the whole model. ``sources`` measures each
+model with each single other model as the library, to compare forms of choosing one. ``report`` writes
+docs/benchmarks/transfer.md.
 
 The shipped library is switched off throughout. What is done is in the state file and is not done again, so an
 evaluation can be spread over many sittings; after a change to what is transferred, --forget its parts.
@@ -34,14 +35,17 @@ ROOT = Path(__file__).parents[2]
 LIMITS = (0, 4, 16)
 #: Measurements per kernel where sources are compared: each model meets each other one.
 SOURCE_LIMIT = 4
-PARTS = ("tune", "move", "seed", "time", "whole", "sources", "report")
+#: Measurements per kernel that the command is run with.
+COMMAND_LIMITS = (0, 16)
+PARTS = ("tune", "move", "seed", "time", "whole", "command", "sources", "report")
 #: What a part's records are called, and those that were made with them.
 _OUT_OF_DATE = {
-    "tune": ("tuned", "moved", "seeded", "timed", "whole"),
-    "move": ("moved", "timed", "whole"),
+    "tune": ("tuned", "moved", "seeded", "timed", "whole", "command"),
+    "move": ("moved", "timed", "whole", "command"),
     "seed": ("seeded", "timed", "whole"),
     "time": ("timed",),
     "whole": ("whole",),
+    "command": ("command",),
 }
 #: Besides measuring: starting, importing, compiling, and timing the whole model.
 _OVERHEAD_SECS = 60.0
@@ -132,6 +136,24 @@ class Evaluation:
                 traces = contenders(tuned, moved, self._state.seeded.get(name))
                 whole = time_whole(SUBJECTS[name], traces, self._options.threads, self._options.whole_seconds)
                 self._state.add("whole", whole)
+
+    def command(self) -> None:
+        """The command, which decides inside the whole model what its big kernels run."""
+        from transfer_tuning import transfer
+
+        for name in self._models:
+            for measurements in COMMAND_LIMITS:
+                if (name, ALL, measurements) in self._state.command or name not in self._state.tuned:
+                    continue
+                entries = self._entries(self._sources(name))
+                what = f"prune-engine transfer of {name}, {measurements} measurements"
+                if entries and self._may_begin(what, 4 * _OVERHEAD_SECS):
+                    try:
+                        done = transfer(SUBJECTS[name], ALL, entries, measurements, self._options.threads)
+                    except subprocess.CalledProcessError as error:
+                        print(f"  failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
+                        continue
+                    self._state.add("command", done)
 
     def report(self) -> None:
         """Write the page."""

@@ -154,13 +154,33 @@ class Whole:
     load: tuple[float, float]
 
 
-Record = Tuned | Moved | Timed | Whole
+@dataclass(frozen=True)
+class Command:
+    """What `prune-engine transfer` did for a subject with the library of all others.
+
+    ``latency_secs`` are medians of whole calls, ``network_changes`` say what was decided inside the model.
+    """
+
+    subject: str
+    library: str
+    measurements: int
+    wall_secs: float
+    n_measured: int
+    is_tuned: bool
+    is_correct: bool
+    latency_secs: dict[str, float]
+    network_changes: tuple[str, ...]
+    load: tuple[float, float]
+
+
+Record = Tuned | Moved | Timed | Whole | Command
 _KINDS: dict[str, TypeAdapter[Any]] = {
     "tuned": TypeAdapter(Tuned),
     "seeded": TypeAdapter(Tuned),
     "moved": TypeAdapter(Moved),
     "timed": TypeAdapter(Timed),
     "whole": TypeAdapter(Whole),
+    "command": TypeAdapter(Command),
 }
 
 
@@ -177,12 +197,14 @@ class State:
         self.moved: dict[tuple[str, str], Moved] = {}
         self.timed: dict[tuple[str, str], Timed] = {}
         self.whole: dict[str, Whole] = {}
+        self.command: dict[tuple[str, str, int], Command] = {}
         for kind, content in _lines(self.path):
             self._take(kind, _KINDS[kind].validate_python(content))
 
     def _take(self, kind: str, record: Any) -> None:
-        key = (record.subject, record.library) if hasattr(record, "library") else record.subject
-        getattr(self, kind)[key] = record
+        names = (getattr(record, name, None) for name in ("subject", "library", "measurements"))
+        key = tuple(name for name in names if name is not None)
+        getattr(self, kind)[key[0] if len(key) == 1 else key] = record
 
     def add(self, kind: str, record: Record) -> None:
         """Remember a record; an earlier one of the same is replaced."""

@@ -51,6 +51,7 @@ def write(state: State, out: Path, limits: Sequence[int], source_limit: int) -> 
         "## Models, each from all the others (leave one out)",
         _table_of(models, limits) if models else "No model has been moved to yet.",
         _whole(state, limits),
+        _commands(state),
         _seeded(state),
         "## Policies",
         "Over the models above, and over the kernels below. A re-fit that could not be made is no seed and costs "
@@ -139,6 +140,38 @@ def _whole(state: State, limits: Sequence[int]) -> str:
     header = ["", *(f"{who} ms" for who in names), *(f"% at {n}" for n in limits), "outputs agree"]
     text = "Medians of whole calls, timed in turns, so layouts and caches between kernels count."
     return "\n\n".join(["## The same as whole models", text, _table(header, lines)])
+
+
+def _commands(state: State) -> str:
+    lines = []
+    for one in state.command.values():
+        secs = one.latency_secs
+        speedup = secs[UNTUNED] / secs["tuned"] if one.is_tuned else 1.0
+        whole = state.whole.get(one.subject)
+        median = {who: statistics.median(runs) for who, runs in whole.latency_secs.items()} if whole else {}
+        share = percent_of_maximum(speedup, median[UNTUNED] / median[FULL]) if median else None
+        cells = [one.subject, str(one.measurements), f"{one.wall_secs:.0f}", str(one.n_measured)]
+        cells += [f"{secs[who] * 1e3:.2f}" if who in secs else "-" for who in (UNTUNED, "tuned", "onnxruntime")]
+        lines.append(
+            [*cells, _percent(share), str(len(one.network_changes)), "yes" if one.is_correct else "**no**"]
+        )
+    if not lines:
+        return ""
+    header = [
+        "",
+        "measurements per kernel",
+        "s in all",
+        "measured",
+        "untuned ms",
+        "transferred ms",
+        "onnxruntime ms",
+    ]
+    header += ["% of the whole model's maximum", "changed inside the model", "outputs agree"]
+    text = (
+        "`prune-engine transfer MODEL` as a user runs it; the seconds are those of the whole command: importing, "
+        "measuring, compiling, deciding inside the model, checking, timing."
+    )
+    return "\n\n".join(["## By the command", text, _table(header, lines)])
 
 
 def _seeded(state: State) -> str:

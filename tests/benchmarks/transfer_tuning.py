@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import machine
-from transfer_records import Trial, Tuned, TunedTask, packed
+from transfer_records import Command, Trial, Tuned, TunedTask, packed
 from transfer_subjects import Subject
 
 from prune_engine.hardware.host import cpu_model
@@ -48,12 +48,41 @@ def tune_seeded(
     """Tune with a library, otherwise the same."""
     with TemporaryDirectory() as folder:
         fresh = Path(folder) / "store.sqlite3"
-        library = open_store(str(fresh))
-        try:
-            library.add_entries(entries)
-        finally:
-            library.close()
+        _fill(fresh, entries)
         return _tuned(subject, seconds, n_threads, seed, fresh, _WARM)
+
+
+def transfer(
+    subject: Subject, library: str, entries: Sequence[LibraryEntry], measurements: int, n_threads: int
+) -> Command:
+    """What a user gets by the command. Raises subprocess.CalledProcessError if it fails."""
+    before = os.getloadavg()[0]
+    with TemporaryDirectory() as folder:
+        store = Path(folder) / "store.sqlite3"
+        _fill(store, entries)
+        command = [
+            *(sys.executable, "-m", "prune_engine.cli", "transfer", subject.source, *subject.options, "--json"),
+            *("--measurements", str(measurements), "--threads", str(n_threads), "--no-builtin-library"),
+            *("--store", str(store), "--out", str(Path(folder) / "out")),
+        ]
+        env = {**os.environ, "TVM_NUM_THREADS": str(n_threads)}
+        started = time.perf_counter()
+        done = subprocess.run(command, capture_output=True, text=True, env=env, check=True)
+        wall_secs = time.perf_counter() - started
+    record = json.loads(done.stdout)
+    comparison = record["comparison"]
+    return Command(
+        subject=subject.name,
+        library=library,
+        measurements=measurements,
+        wall_secs=wall_secs,
+        n_measured=record["n_new_measurements"],
+        is_tuned=record["is_tuned"],
+        is_correct=comparison["is_correct"],
+        latency_secs={who: latency["median_secs"] for who, latency in comparison["latencies"].items()},
+        network_changes=tuple(record["transfer"]["network_changes"]),
+        load=(before, os.getloadavg()[0]),
+    )
 
 
 def entries_of(store: Path) -> list[LibraryEntry]:
@@ -63,6 +92,14 @@ def entries_of(store: Path) -> list[LibraryEntry]:
         return list(opened.find(LibraryQuery()))
     finally:
         opened.close()
+
+
+def _fill(store: Path, entries: Sequence[LibraryEntry]) -> None:
+    library = open_store(str(store))
+    try:
+        library.add_entries(entries)
+    finally:
+        library.close()
 
 
 def _tuned(

@@ -188,14 +188,19 @@ def test_records_come_back(kit: SimpleNamespace, full: Any, turns: Any, tmp_path
     policy = kit.records.Policy("nearest", 4, 1, 0, 3, {"too long": 2})
     moves = moved(kit, ("x", {0: result(kit), 16: result(kit, policies=(policy,), trace="t")}))
     whole = kit.records.Whole("model", {"untuned": (2.0, 2.1)}, True, (0.0, 0.0))
+    command = kit.records.Command(
+        "model", "all", 16, 9.0, 30, True, True, {"tuned": 1.0}, ("x: as it was",), (0.0, 0.0)
+    )
     state = kit.records.State(tmp_path / "new" / "state.jsonl")
     for kind, record in (("tuned", full), ("moved", moves), ("timed", turns), ("whole", whole), ("seeded", full)):
         state.add(kind, record)
+    state.add("command", command)
     again = kit.records.State(state.path)
     assert again.tuned == {"model": full} == again.seeded
     assert again.moved == {("model", "all"): moves}
     assert again.timed == {("model", "all"): turns}
     assert again.whole == {"model": whole}
+    assert again.command == {("model", "all", 16): command}
 
 
 def test_a_torn_line_is_left_and_the_next_stands_by_itself(kit: SimpleNamespace, full: Any, tmp_path: Path) -> None:
