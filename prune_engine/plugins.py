@@ -45,8 +45,9 @@ class PluginStatus(Enum):
 class PluginRecord:
     """A plugin as the host sees it.
 
-    ``detail`` says why it failed, or how to install what it misses. ``version`` and ``distribution`` are
-    None for plugins that do not come from an installed distribution.
+    ``detail`` says why it failed, or how to install what it misses; of several failures it holds the first few,
+    and ``latest`` the newest of these alone. ``version`` and ``distribution`` are None for plugins that do not come
+    from an installed distribution.
     """
 
     name: str
@@ -55,15 +56,24 @@ class PluginRecord:
     hooks: tuple[str, ...]
     status: PluginStatus
     detail: str = ""
+    latest: str = ""
 
     @property
     def summary(self) -> str:
         """Status and detail in one phrase."""
         return f"{self.status.value}: {self.detail}" if self.detail else self.status.value
 
+    @property
+    def news(self) -> str:
+        """Status and the newest failure in one phrase: for whoever was told of the earlier ones."""
+        return f"{self.status.value}: {self.latest}" if self.latest else self.status.value
+
 
 #: The distribution of the plugins that come with the engine.
 _OWN_DISTRIBUTION = "prune-engine"
+#: Different failures of a plugin that are told: in a long run one could have a new message every time.
+_MAX_TOLD = 8
+_AND_OTHERS = "and others, which are not told"
 
 
 class PluginHost:
@@ -79,6 +89,8 @@ class PluginHost:
         self._manager.add_hookspecs(hookspecs)
         self._hooks = frozenset(hook_names(self._manager))
         self._records: dict[str, PluginRecord] = {}
+        #: Why each plugin failed, as far as that was told.
+        self._whys: dict[str, list[str]] = {}
         self._history: list[tuple[str, Mapping[str, object]]] = []
         #: Strategy name -> the plugin and the hook it came from.
         self._owners: dict[str, tuple[str, str]] = {}
@@ -169,7 +181,8 @@ class PluginHost:
     def fail(self, plugin: str, why: str, *, cause: BaseException | None = None) -> None:
         """Record, on behalf of the engine, that a plugin's strategy failed and was set aside.
 
-        The plugin's other strategies and its hooks go on. Raises PluginError with ``config.strict``.
+        The plugin's other strategies and its hooks go on. What was recorded already is not told again, nor is more
+        than a few different failures of one plugin. Raises PluginError with ``config.strict``.
         """
         self._record_failure(plugin, why, cause)
 
@@ -271,12 +284,17 @@ class PluginHost:
         status: PluginStatus = PluginStatus.FAILED,
     ) -> None:
         before = self._records.get(plugin) or PluginRecord(plugin, None, None, (), PluginStatus.LOADED)
-        record = replace(before, status=status, detail="; ".join(filter(None, (before.detail, why))))
+        whys = self._whys.setdefault(plugin, [])
+        is_news = why not in whys and len(whys) <= _MAX_TOLD
+        if is_news:
+            whys.append(why if len(whys) < _MAX_TOLD else _AND_OTHERS)
+        record = replace(before, status=status, detail="; ".join(whys), latest=whys[-1])
         self._records[plugin] = record
         if self._config.strict:
             remedy = "Repair or install it, leave it out (blocked_plugins), or run without strict."
             raise PluginError(f"{status.value}: {why}", who=f"plugin {plugin!r}", remedy=remedy) from cause
-        self.notify("plugin_failed", record=record)
+        if is_news:
+            self.notify("plugin_failed", record=record)
 
 
 def _invoke(impl: pluggy.HookImpl, arguments: Mapping[str, object]) -> object:

@@ -430,12 +430,41 @@ class TestNotify:
         assert {r.name: r.status for r in host.records} == {"a": FAILED, "b": FAILED, "c": LOADED, "x": FAILED}
 
 
+class News:
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    @hookimpl
+    def plugin_failed(self, record: PluginRecord) -> None:
+        self.heard.append(record.news)
+
+
 class TestFail:
+    def test_what_was_told_is_not_told_again(self) -> None:
+        news = News()
+        host = host_with(a=RulePlugin("a.x"), news=news)
+        for _ in range(3):
+            for why in ("one", "two"):
+                host.fail("a", why)
+        assert news.heard == ["failed: one", "failed: two"]
+        assert record(host, "a").summary == "failed: one; two"
+
+    def test_of_many_failures_only_the_first_few_are_told(self) -> None:
+        news = News()
+        host = host_with(a=RulePlugin("a.x"), news=news)
+        for number in range(100):
+            host.fail("a", f"row {number}")
+        host.fail("b", "planted")
+        others = "and others, which are not told"
+        assert news.heard == [*(f"failed: row {n}" for n in range(8)), f"failed: {others}", "failed: planted"]
+        assert record(host, "a").detail.endswith(f"; row 7; {others}")
+
     def test_a_failed_strategy_leaves_the_plugins_hooks(self) -> None:
         host = host_with(a=RulePlugin("a.x", "a.y"))
         host.fail("a", "a.x: wrong shape")
         host.fail("a", "a.y: wrong dtype")
         assert record(host, "a").summary == "failed: a.x: wrong shape; a.y: wrong dtype"
+        assert record(host, "a").news == "failed: a.y: wrong dtype"
         assert rule_names(host) == [("a", "a.x"), ("a", "a.y")]
 
     def test_strict_raises(self) -> None:

@@ -110,18 +110,20 @@ class Study:
         return found
 
     def _strategy_failed(self, strategy: Strategy, error: BaseException) -> None:
-        """Say so and go on without it. Raises PluginError with ``strict``."""
+        """Say so, once, and go on without it. Raises PluginError with ``strict``."""
         problem = _problem(error)
         why = problem if strategy.name in problem else f"strategy {strategy.name}: {problem}"
-        self._say(f"warning: {why}; it is left out")
+        self._say_once(f"warning: {why}; it is left out")
         self._host.fail(self._strategies.owners.get(strategy.name, strategy.name), why)
 
     def _tell_failures(self) -> None:
         for record in self._host.failed:
-            line = f"warning: plugin {record.name} {record.summary}"
-            if line not in self._told:
-                self._told.add(line)
-                self._say(line)
+            self._say_once(f"warning: plugin {record.name} {record.summary}")
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._told:
+            self._told.add(line)
+            self._say(line)
 
 
 def _problem(error: BaseException) -> str:

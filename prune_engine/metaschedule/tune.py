@@ -170,7 +170,7 @@ class _FailureTeller:
 
     @hookimpl
     def plugin_failed(self, record: PluginRecord) -> None:
-        self._observer.on_status(f"warning: plugin {record.name} {record.summary}")
+        self._observer.on_status(f"warning: plugin {record.name} {record.news}")
 
 
 def _check_writable(out_dir: Path) -> None:

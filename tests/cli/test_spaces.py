@@ -153,6 +153,16 @@ def register_rules():
 """
 
 
+def test_what_fails_for_every_task_is_told_once(inside: Inside, tmp_path: Path, tiny_model: Path) -> None:
+    (tmp_path / "own.py").write_text(PLUGIN)
+    options = [tiny_model, "--dim", "batch=4", "--target", SKYLAKE, "--plugin", "own.py", "--json"]
+    code, out, err = inside("spaces", *options)
+    assert code == 0
+    failed = [rule["rule"] for task in json.loads(out)["tasks"] for rule in task["rules"] if rule["failed"]]
+    assert failed == ["own.failing"] * 2
+    assert err.count("planted") == 1
+
+
 def test_failing_rule_is_told_and_left_out(inside: Inside, tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(PLUGIN)
     options = ["gemm:64x64x64", "--target", SKYLAKE, "--plugin", "own.py", "--json"]

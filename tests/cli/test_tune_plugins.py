@@ -7,6 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prune_engine.config import EngineConfig
+from prune_engine.lifecycle import SilentObserver
+from prune_engine.metaschedule.tune import _FailureTeller
+from prune_engine.plugins import PluginHost
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -31,6 +36,20 @@ class Crooked(Rule):
 def register_rules():
     return [Crooked()]
 """
+
+
+def test_each_failure_of_a_plugin_is_told_by_itself() -> None:
+    said: list[str] = []
+
+    class Listening(SilentObserver):
+        def on_status(self, message: str) -> None:
+            said.append(message)
+
+    host = PluginHost(EngineConfig())
+    host.register(_FailureTeller(Listening()), "teller")
+    for why in ("one", "two", "one"):
+        host.fail("acme", why)
+    assert said == ["warning: plugin acme failed: one", "warning: plugin acme failed: two"]
 
 
 def test_failures_of_plugins_are_told(cli: Run, tiny_model: Path, tmp_path: Path) -> None:
