@@ -115,16 +115,15 @@ class TransferLog:
         """A seed cannot be measured."""
         self._counts[seed.policy, "refused"] += 1
 
-    def measured(self, measurement: Measurement) -> Seed | None:
-        """Take in a measurement; the seed that it is of, if it is of one."""
+    def measured(self, measurement: Measurement) -> None:
+        """Take in a measurement, which may be of a seed."""
         seed = self.origins.get(measurement.candidate_id)
         if seed is None:
-            return None
+            return
         self._counts[seed.policy, "failed" if measurement.error else "ran"] += 1
         secs = measurement.latency_secs
         if secs is not None and not measurement.is_censored and (self.best is None or secs < self.best[1]):
             self.best = seed, secs
-        return seed
 
     def source_of(self, seed: Seed) -> str:
         """Where a seed comes from, for people."""

@@ -111,9 +111,10 @@ class Transferring:
     def note(self, state: TaskState, measured: Sequence[MeasuredCandidate]) -> None:
         """Take in what was measured of a task: a seed as good as the library promises ends its search."""
         log, n_flop = state.transfer, state.task.flop_count
-        is_seed = [log.measured(one.measurement) is not None for one in measured]
+        for one in measured:
+            log.measured(one.measurement)
         goal = log.goal_flop_per_sec
-        if any(is_seed) and goal and log.best and n_flop / log.best[1] >= goal * (1 - self._config.transfer_margin):
+        if goal and log.best and n_flop / log.best[1] >= goal * (1 - self._config.transfer_margin):
             log.is_goal_reached = True
             state.stop_reason = state.stop_reason or "transferred"
 

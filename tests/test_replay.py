@@ -11,6 +11,7 @@ from kits.recordings import fake_recording
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.library import LibraryQuery
 from prune_engine.measurement import DEFAULT_CANDIDATE, MeasureErrorKind, Workbench
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay import RecordedExplorer, Replay, replay
@@ -190,3 +191,13 @@ class TestRecordedExplorer:
 def test_found_after_counts_failures_as_nothing() -> None:
     found = found_after(np.array([np.nan, 4.0, 2.0, 3.0]), 2.0)
     assert found.tolist() == [0.0, 0.5, 1.0, 1.0]
+
+
+def test_a_replay_neither_takes_from_the_library_nor_adds_to_it(
+    recorded: RecordedSpace, profile: HardwareProfile, store: Store
+) -> None:
+    """Its latencies are no device's, and what was not recorded cannot be measured."""
+    for config in (CONFIG, CONFIG.model_copy(update={"transfer": True, "harvest": True})):
+        done = replay([recorded], config, profile, store)
+        assert done.run.tasks[0].transfer is None
+        assert store.find(LibraryQuery()) == []

@@ -147,6 +147,23 @@ def test_failures_are_counted_by_policy_and_misses_are_told(run_engine: RunEngin
     assert kept == ["seed: copied of x"]
 
 
+class Again(PlannedSeeds):
+    """Another transfer, which is asked later."""
+
+    name, order = "acme.again", 200
+
+
+def test_a_schedule_of_two_transfers_is_measured_for_the_first(run_engine: RunEngine, store: Store) -> None:
+    task, asked = make_task(), ids_of(some(4))
+    later = Again(lambda space: np.concatenate([some(4)(space)[:2], some(2, seed=1)(space)]))
+    plugins = {"later": StrategyPlugin(later), "first": StrategyPlugin(PlannedSeeds(some(4)))}
+    run = run_engine([task], plugins=plugins, n_trials=8, transfer_trials=5)
+    assert run.asked[:4] == asked
+    assert run.asked[4] == ids_of(some(2, seed=1))[0], "of the second as many as there is room for"
+    assert policy_of(run.result.tasks[0], "copied").n_ran == 5
+    assert {v.strategy for v in store.verdicts(task.task_id, asked[0])} == {"acme.planned"}
+
+
 # --- rewritten schedules
 
 
