@@ -9,12 +9,14 @@ class TestMyExplorer(ExplorerContract):
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.space import DesignSpace, Sketch, SpaceRestriction
+from prune_engine.enumeration import all_batches
+from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Variable
 from prune_engine.strategies import Explorer, Fitness
 from prune_engine.testing.builders import make_batch, make_space
 from prune_engine.testing.checks import check_name, check_proposal, measure_batch, proposed, snapshot
@@ -24,6 +26,28 @@ from prune_engine.verdicts import Float64Array
 
 def _throughput(batch: CandidateBatch) -> Float64Array:
     return 1e-3 / FakeWorkbench().true_latency_secs(batch)
+
+
+def _corner(space: DesignSpace) -> DesignSpace:
+    """The first two choices of every variable."""
+    keep = {
+        (s, v): np.arange(len(variable.table)) < 2
+        for s, sketch in enumerate(space.sketches)
+        for v, variable in enumerate(sketch.variables)
+    }
+    return space.restrict(SpaceRestriction(keep))
+
+
+def _twin(space: DesignSpace) -> DesignSpace:
+    """The space of another task with the same sketches, whose choice tables are half as long."""
+    sketches = tuple(
+        replace(
+            sketch,
+            variables=tuple(Variable.of(v.name, v.kind, v.table[::2], subject=v.subject) for v in sketch.variables),
+        )
+        for sketch in space.sketches
+    )
+    return replace(space, task=replace(space.task, task_id="testing-twin", name="twin"), sketches=sketches)
 
 
 class ExplorerContract:
@@ -88,12 +112,7 @@ class ExplorerContract:
 
     def test_small_space(self, explorer: Explorer, space: DesignSpace) -> None:
         """Asked for more than there is, it returns no more than there is and ends."""
-        keep = {
-            (s, v): np.arange(len(variable.table)) < 2
-            for s, sketch in enumerate(space.sketches)
-            for v, variable in enumerate(sketch.variables)
-        }
-        small = space.restrict(SpaceRestriction(keep))
+        small = _corner(space)
         batches = check_proposal(explorer, explorer.propose(small, 10_000, None, np.random.default_rng(0)), small)
         assert 0 < sum(map(len, batches)) <= small.size
 
@@ -102,6 +121,25 @@ class ExplorerContract:
         bare = DesignSpace(space.task, (Sketch(0, "testing-bare", ()),))
         batches = check_proposal(explorer, explorer.propose(bare, 8, None, np.random.default_rng(0)), bare)
         assert sum(map(len, batches)) <= 1
+
+    def test_tasks_of_equal_sketches_are_kept_apart(
+        self, explorer: Explorer, space: DesignSpace, fitness: Fitness | None
+    ) -> None:
+        """A ``sketch_id`` stands for a structure, which many tasks have: what is known of one is not of another."""
+        twin = _twin(space)
+        for sketch in range(len(space.sketches)):
+            batch = make_batch(200, space=space, sketch=sketch)
+            explorer.update(batch, measure_batch(batch))
+        explorer.propose(space, 50, fitness, np.random.default_rng(0))
+        batches = check_proposal(explorer, explorer.propose(twin, 50, fitness, np.random.default_rng(1)), twin)
+        assert sum(map(len, batches)), "nothing was proposed for the other task"
+        small, other = _corner(space), _corner(twin)
+        for batch in all_batches(small):
+            explorer.update(batch, measure_batch(batch))
+        batches = check_proposal(
+            explorer, explorer.propose(other, 10_000, fitness, np.random.default_rng(2)), other
+        )
+        assert sum(map(len, batches)), "what was measured of one task is taken for measured of the other"
 
     def test_learns_from_anything(self, explorer: Explorer, space: DesignSpace) -> None:
         """Failures, censored ones and empty batches are fine; it still proposes after them."""

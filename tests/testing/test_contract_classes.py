@@ -89,6 +89,29 @@ class DrawingExplorer(Explorer):
         return [make_batch(-(-n // len(alive)), space=space, sketch=s, seed=seed) for s in alive]
 
 
+class MixingExplorer(DrawingExplorer):
+    """Takes all tasks that have a sketch for one: proposes their candidates, or leaves them out."""
+
+    def __init__(self, *, repeats: bool) -> None:
+        self._repeats = repeats
+        self._seen: dict[str, set[tuple[int, ...]]] = {}
+
+    def update(self, batch: CandidateBatch, measurements: Sequence[Measurement]) -> None:
+        self._seen.setdefault(batch.sketch.sketch_id, set()).update(map(tuple, batch.indices.tolist()))
+
+    def propose(
+        self, space: DesignSpace, n: int, fitness: Fitness | None, rng: np.random.Generator
+    ) -> Sequence[CandidateBatch]:
+        batches = []
+        for batch in super().propose(space, n, fitness, rng):
+            seen = self._seen.get(batch.sketch.sketch_id, set())
+            rows = sorted(seen) if self._repeats and seen else batch.indices.tolist()
+            left = [row for row in rows if self._repeats or tuple(row) not in seen]
+            shape = (len(left), len(batch.sketch.variables))
+            batches.append(CandidateBatch(space, batch.sketch, np.array(left, dtype=np.int32).reshape(shape)))
+        return batches
+
+
 class MemoryVerifier(Verifier):
     """Predicts the mean of what it saw with the same unroll limit."""
 
@@ -274,6 +297,8 @@ EXPLORERS: list[tuple[str, object]] = [
     ("test_seed_decides", broken(DrawingExplorer, "propose", lambda b, s, *_: [make_batch(64, space=s)])),
     ("test_cut_rows_are_never_proposed", broken(DrawingExplorer, "propose", lambda b, *_: [make_batch(100)])),
     ("test_small_space", broken(DrawingExplorer, "propose", lambda b, *_: [])),
+    ("test_tasks_of_equal_sketches_are_kept_apart", MixingExplorer(repeats=True)),
+    ("test_tasks_of_equal_sketches_are_kept_apart", MixingExplorer(repeats=False)),
     ("test_space_without_choices", broken(DrawingExplorer, "propose", lambda b, *_: [b[0].take(np.zeros(2, int))])),
     (
         "test_learns_from_anything",
