@@ -131,6 +131,7 @@ class TestSearching:
         pytest.param(b"\x00\xff\xfe", "holds no entry", id="binary"),
         pytest.param(b'{"prune_engine_library": 2}\n', "got version 2; expected version 1", id="newer"),
         pytest.param(gzip.compress(b"x" * 99)[:-9], "cannot be read", id="cut off"),
+        pytest.param(gzip.compress(b"")[:10] + b"\xff" * 9, "cannot be read", id="damaged"),
         pytest.param(b'{"prune_engine_library": 1}\n{}', "kernel_class: Field required", id="no field"),
     ],
 )
@@ -138,6 +139,18 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path, content: bytes, message:
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ConfigError, match=message):
         read_library(tmp_path / "x")
+
+
+def test_what_could_not_be_put_in_place_leaves_nothing_behind(
+    tmp_path: Path, entries: list[LibraryEntry], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def replace_(self: Path, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", replace_)
+    with pytest.raises(OutputError, match="No space left"):
+        write_library(tmp_path / "x.gz", entries)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_some_bad_lines_are_remarks_and_many_are_counted(tmp_path: Path) -> None:

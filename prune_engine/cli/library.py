@@ -35,6 +35,8 @@ _Model = Annotated[str | None, typer.Option(help="Only kernels of this model.")]
 _Device = Annotated[str | None, typer.Option(help="Only what was measured on this device.")]
 _REDIRECTED = "Redirect it to a place with room."
 _KEPT_OF_A_KERNEL = 3
+#: Parameters of `import` that library files leave no room for.
+_OF_DATABASES = ("keep", "device", "threads", "model")
 
 
 @library.command("list")
@@ -88,6 +90,9 @@ def import_library(
             show_default="this processor if they are compiled for it, else the target's",
         ),
     ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads that they ran on.", show_default="the cores of their target")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="What the kernels of a database are part of.", show_default="its folder")
     ] = None,
@@ -101,10 +106,12 @@ def import_library(
 
     if _is_database(source):
         with redirect_stdout(sys.stderr):
-            found = _from_database(source, keep, device, model)
+            found = _from_database(source, keep, device, threads, model)
         entries, remarks, n_records = found.entries, found.remarks, found.n_records
     else:
-        refuse_without_effect(context, ("keep", "device", "model"), "on a library file, whose entries say it")
+        refuse_without_effect(
+            context, ("keep", "device", "threads", "model"), "on a library file, whose entries say it"
+        )
         contents = read_library(source)
         entries, remarks, n_records = contents.entries, contents.remarks, len(contents.entries)
     for remark in remarks:
@@ -251,7 +258,9 @@ def _is_database(source: Path) -> bool:
     return source.is_dir() or source.suffix == ".json"
 
 
-def _from_database(source: Path, keep: int, device: str | None, model: str | None) -> ImportedLibrary:
+def _from_database(
+    source: Path, keep: int, device: str | None, threads: int | None, model: str | None
+) -> ImportedLibrary:
     from prune_engine.hardware.host import cpu_model, usable_cpus
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
@@ -264,4 +273,6 @@ def _from_database(source: Path, keep: int, device: str | None, model: str | Non
             return None
         return with_threads(registry.resolve("auto", n_threads=n_threads), n_threads)
 
-    return import_database(source, keep=keep, device_name=device, model=model, profile_of=profile_of)
+    return import_database(
+        source, keep=keep, device_name=device, n_threads=threads, model=model, profile_of=profile_of
+    )

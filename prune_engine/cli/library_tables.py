@@ -13,9 +13,6 @@ from prune_engine.cli.tables import add_row, counted, fitting, make_table, print
 from prune_engine.hardware.host import cpu_model
 from prune_engine.library import LibraryEntry
 
-#: The kind of target that this machine's processor is.
-_THIS_KIND = "llvm"
-
 
 @dataclass(frozen=True, slots=True)
 class TunedKernel:
@@ -180,10 +177,7 @@ def print_import(record: Mapping[str, Any]) -> None:
 
 def _use_of(device: Mapping[str, Any]) -> str:
     """What is to be expected of entries that were not measured on this processor."""
-    kind = device["target"].split(" ")[0]
-    if kind != _THIS_KIND:
-        return f": only tasks for {kind} begin with them"
-    return "" if device["device_name"] == cpu_model() else ": used after what was measured on this processor"
+    return "" if device["device_name"] == cpu_model() else f"; of use to tasks for {device['target']} only"
 
 
 def _kernel_of(entry: LibraryEntry) -> tuple[object, ...]:

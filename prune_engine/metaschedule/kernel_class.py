@@ -21,6 +21,7 @@ from prune_engine.metaschedule.tir_walk import LOADS, walk
 
 #: Part of every hash: a change of what a class is must not match what was hashed before.
 _VERSION = 1
+_REDUCTIONS = {"Add": "sum", "Max": "max", "Min": "min", "Mul": "product"}
 _ARITHMETIC = frozenset(("Add", "Sub", "Mul", "Div", "FloorDiv", "FloorMod", "Min", "Max", "Call", "Select"))
 
 
@@ -84,11 +85,13 @@ def _word(block: TirBlock) -> str:
     name = re.sub(r"^T_|(_intermediate)?_?\d*$", "", block.name) or block.name
     if name.startswith("pad_temp") or name == "PadInput":
         return "pad"
+    value: Any = getattr(block.node.block.body, "value", None)
+    kind = type(value).__name__
+    if name.endswith("_red") and kind in _REDUCTIONS:  # the rest is the name of what is reduced
+        return _REDUCTIONS[kind]
     if name != "compute":
         return name
     # TE calls every elementwise function so: the operation says more.
-    value: Any = getattr(block.node.block.body, "value", None)
-    kind = type(value).__name__
     if kind == "Call":
         return str(getattr(value.op, "name", name)).rpartition(".")[2]
     if kind == "Max":

@@ -39,13 +39,15 @@ def import_database(
     *,
     keep: int = 3,
     device_name: str | None = None,
+    n_threads: int | None = None,
     model: str | None = None,
     profile_of: ProfileOf = lambda _device, _n_threads: None,
 ) -> ImportedLibrary:
     """The ``keep`` fastest schedules of each workload in a database that TVM 0.27 wrote.
 
     A database does not say what its kernels ran on: without ``device_name`` it is this processor if they were
-    compiled for it, else what the target says (see ``device_of``). ``model`` is the folder's name by default.
+    compiled for it, else what the target says (see ``device_of``); ``n_threads`` is by default the cores that the
+    target states, ``model`` the folder's name.
 
     Raises what ``read_recorded`` raises: ConfigError where there is no database or no record in it can be read,
     SpaceError where no workload of it can.
@@ -68,12 +70,12 @@ def import_database(
             continue
         n_kernels += 1
         device = device_name or device_of(space.task.target)
-        n_threads = threads_of(space.task.target) or 1
+        threads = n_threads or threads_of(space.task.target) or 1
         peak = None
-        if (profile := profile_of(device, n_threads)) is not None:
+        if (profile := profile_of(device, threads)) is not None:
             peak = peak_flop_per_sec(profile, space.task.arg_dtypes[:1])
         name = model or space.name.partition("/")[0]
-        entries += _entries(space, keep, device, n_threads, peak, name, measured_at)
+        entries += _entries(space, keep, device, threads, peak, name, measured_at)
     return ImportedLibrary(tuple(entries), tuple(remarks), n_kernels, n_records)
 
 

@@ -136,11 +136,13 @@ class TestImportAndExport:
         code, out, err = inside("library", "import", "gemm", "--store", "s.sqlite3", "--keep", 2)
         assert (code, err) == (0, "")
         assert out.splitlines()[0].startswith("2 schedules of 1 kernel from 24 records: 2 new in ")
-        assert "used after what was measured on this processor" in out
-        _, out, _ = inside("library", "import", "gemm", "--store", "s.sqlite3", "--json", "--device", "board")
+        assert "2 for llvm, measured on llvm with 2 threads; of use to tasks for llvm only" in out
+        _, out, _ = inside(
+            "library", "import", "gemm", "--store", "s.sqlite3", "--json", "--device", "board", "--threads", 7
+        )
         record = json.loads(out)
         assert (record["n_entries"], record["n_new"]) == (3, 3)
-        assert [device["device_name"] for device in record["devices"]] == ["board"]
+        assert [(device["device_name"], device["n_threads"]) for device in record["devices"]] == [("board", 7)]
         assert (
             inside("library", "import", "gemm", "--store", "s.sqlite3")[1]
             .splitlines()[0]
@@ -155,7 +157,7 @@ class TestImportAndExport:
         code, out, _ = inside("library", "import", "m2.jsonl", "--store", "other.sqlite3")
         assert code == 0
         assert "1 schedule of 1 kernel from 1 record: 1 new" in out
-        assert "used after" not in out
+        assert "of use to" not in out
         inside("library", "import", "all.jsonl.gz", "--store", "other.sqlite3")
         back = left(str(tmp_path / "other.sqlite3"))
         assert {one.entry_id for one in back} == {one.entry_id for one in left(store)}
@@ -164,7 +166,7 @@ class TestImportAndExport:
     def test_entries_for_another_kind_of_device_say_so(self, inside: Inside, tmp_path: Path) -> None:
         write_library(tmp_path / "x", [entry(target='{"kind":"cuda","arch":"sm_80"}', device_name="A100")])
         _, out, _ = inside("library", "import", "x", "--store", "s.sqlite3")
-        assert "1 for cuda sm_80, measured on A100 with 2 threads: only tasks for cuda begin with them" in out
+        assert "1 for cuda sm_80, measured on A100 with 2 threads; of use to tasks for cuda sm_80 only" in out
 
     def test_options_of_databases_say_nothing_of_files(self, inside: Inside, tmp_path: Path) -> None:
         write_library(tmp_path / "x", [entry()])

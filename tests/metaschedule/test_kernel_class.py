@@ -113,6 +113,23 @@ def test_which_operand_is_read_matters():
     assert kernel(False).strict != kernel(True).strict
 
 
+def test_conditions_on_where_we_are_do_not_matter_and_those_on_data_do():
+    """A padding of one side asks for less than one of four: the loops are the same."""
+    tvm = import_tvm()
+    from tvm import te, tirx
+
+    x = te.placeholder((16, 16), name="x")
+
+    def kernel(condition):
+        y = te.compute((16, 16), lambda i, j: tirx.if_then_else(condition(i, j), x[i, j], 0.0), name="y")
+        return kernel_class_of(tvm.IRModule({"main": te.create_prim_func([x, y])}), "llvm").strict
+
+    one_side = kernel(lambda i, j: i < 8)
+    assert one_side == kernel(lambda i, j: tirx.all(i < 8, j > 4, j < 12))
+    assert one_side != kernel(lambda i, j: x[i, j] < 8.0)
+    assert kernel(lambda i, j: x[i, j] < 8.0) != kernel(lambda i, j: x[i, j] > 8.0)
+
+
 def test_an_intermediate_that_is_returned_too_makes_another_class():
     tvm = import_tvm()
     from tvm import te
@@ -155,6 +172,8 @@ def test_a_kernel_without_a_reduction_has_a_class(class_of):
 def test_labels_name_what_is_done(class_of):
     assert class_of("conv2d:1x32x28x28,16x3x3,p1+bias+relu").label == "conv2d_nchw + add + relu"
     assert class_of("gemm:64x64x64").label == "matmul"
+    assert class_of("reduce_mean:8x16").label == "sum + divide"
+    assert class_of("argmax:8x16").label == "X_red_temp + X_red"
 
 
 def test_axes_are_named_as_the_tiles_of_the_space_name_them(target):

@@ -61,10 +61,13 @@ def test_what_the_user_says_counts(database: Path) -> None:
         asked.append((device, n_threads))
         return make_profile()
 
-    found = import_database(database, keep=5, device_name="a board", model="mine", profile_of=profile_of)
+    found = import_database(
+        database, keep=5, device_name="a board", n_threads=7, model="mine", profile_of=profile_of
+    )
     assert len(found.entries) == 5
     assert {(e.device_name, e.model) for e in found.entries} == {("a board", "mine")}
-    assert asked == [("a board", 2)]
+    assert asked == [("a board", 7)]
+    assert {entry.n_threads for entry in found.entries} == {7}
     peak = peak_flop_per_sec(make_profile(), ("float32",))
     assert {e.peak_flop_per_sec for e in found.entries} == {peak}
 
