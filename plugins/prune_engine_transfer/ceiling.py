@@ -18,6 +18,7 @@ from prune_engine.candidates import Decision
 from prune_engine.library import LibraryEntry
 
 CEIL = "ceil"
+UNREADABLE = "its trace cannot be read"
 
 _TILE, _SPLIT, _SAMPLE, _BLOCK, _ENTER_POSTPROC = (
     "SamplePerfectTile",
@@ -46,7 +47,7 @@ def ceiled(entry: LibraryEntry, extents: Mapping[int, int], renamed: Mapping[str
         instructions, decisions = json.loads(entry.trace_json)
         rewriting = _Rewriting(instructions, decisions, extents, renamed)
     except (ValueError, TypeError, LookupError, AttributeError):
-        return "its trace cannot be read"
+        return UNREADABLE
     # Traces that others wrote may lack what nothing uses, so that decisions are not found by their numbers.
     if rewriting.tiles != {n: entry.choices[n].values for n in extents}:
         return "its trace does not tell the same as its decisions"

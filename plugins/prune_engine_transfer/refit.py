@@ -12,9 +12,11 @@ from prune_engine.library import KernelClass
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import RewrittenTrace, ScheduleTransfer, Seeds, TransferContext, TransferProposal
 from prune_engine.task import TuningTask
-from prune_engine_transfer.ceiling import CEIL, Ceiled, ceiled
+from prune_engine_transfer.ceiling import CEIL, UNREADABLE, Ceiled, ceiled
 from prune_engine_transfer.donors import ANY_POLICY, Donor, donors_of
 from prune_engine_transfer.matching import OTHER_TILES, Match, matches, statement_names
+from prune_engine_transfer.padded_trace import padded_trace
+from prune_engine_transfer.padding import PAD, padded_tilings
 from prune_engine_transfer.policies import NEAREST, REPAIR, refitted
 from prune_engine_transfer.ranking import COPY, Ranking, Refit, Refitted, Rewrite, ranked
 
@@ -26,8 +28,8 @@ class RefitTransfer(ScheduleTransfer):
     """Re-fits decisions to the task's choice tables, and traces to extents that their factors do not divide.
 
     The policies: ``copy`` (a schedule of this very kernel), ``repair`` (as TVM makes factors fit), ``nearest``
-    (rows near the factors, and near the rescaled ones), ``ceil`` (a rewritten trace, the outermost loop rounded
-    up).
+    (rows near the factors, and near the rescaled ones), and as rewritten traces ``ceil`` (the outermost loop is
+    rounded up) and ``pad`` (operands are copied into larger buffers whose extents divide).
     """
 
     name: ClassVar[str] = "transfer.refit"
@@ -90,9 +92,15 @@ class _Work:
         renamed = statement_names(donor.entry.kernel_class, self._class)
         found = ceiled(donor.entry, match.extents(donor.entry.choices), renamed)
         if isinstance(found, Ceiled):
-            self.rewrites.append(Rewrite(donor, found.trace_json, found.useful_share))
+            self.rewrites.append(Rewrite(donor, CEIL, found.trace_json, found.useful_share))
         elif found is not None:
             self._misses[CEIL, found] += 1
+        for tiling in padded_tilings(donor.entry, match):
+            text = padded_trace(donor.entry, tiling.factors, match.extents(donor.entry.choices), renamed)
+            if text is None:
+                self._misses[PAD, UNREADABLE] += 1
+            else:
+                self.rewrites.append(Rewrite(donor, PAD, text, tiling.useful_share))
 
 
 def _chosen(ranking: Ranking, space: DesignSpace) -> tuple[tuple[Seeds, ...], tuple[RewrittenTrace, ...]]:
@@ -102,7 +110,7 @@ def _chosen(ranking: Ranking, space: DesignSpace) -> tuple[tuple[Seeds, ...], tu
     for place, one in enumerate(ranking.order):
         preference = float(len(ranking.order) - place)
         if isinstance(one, Rewrite):
-            rewritten.append(RewrittenTrace(one.trace_json, one.donor.entry.entry_id, CEIL, preference))
+            rewritten.append(RewrittenTrace(one.trace_json, one.donor.entry.entry_id, one.policy, preference))
         else:
             by_sketch[one.refit.sketch_index].append((preference, one))
     seeds = [

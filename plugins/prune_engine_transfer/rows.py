@@ -10,6 +10,9 @@ from prune_engine.candidates import Decision
 from prune_engine.space import Int32Array, Variable, VariableKind
 from prune_engine.verdicts import Float64Array
 
+#: How much more than other factors the vectorised one must stay what it was.
+_VECTOR_WEIGHT = 3.0
+
 
 def repaired(factors: Sequence[int], extent: int) -> Decision:
     """Factors of another extent as TVM makes them fit on replay.
@@ -35,14 +38,18 @@ def nearest_tiles(variable: Variable, factors: Decision, n: int) -> tuple[Int32A
     """Allowed rows near a tile of another extent, int32 (k,), with their distances, float64 (k,), nearest first.
 
     The ``n`` nearest to the factors as they are, and the ``n`` nearest to them rescaled to this extent. The
-    distance is the sum of |ln| of the ratios of all factors but the outermost, which follows from the others.
+    distance is the sum of |ln| of the ratios of all factors but the outermost, which follows from the others; the
+    innermost of a contiguous axis, which is vectorised, counts ``_VECTOR_WEIGHT`` times.
     """
+    weights = np.ones(len(factors) - 1)
+    if variable.subject is not None and variable.subject.is_contiguous:
+        weights[-1:] = _VECTOR_WEIGHT
     inner = np.log(variable.table[variable.rows, 1:])
     ratio = extent_of(variable) / float(np.prod(np.array(factors, dtype=np.float64)))
     own = np.array(factors[1:], dtype=np.float64)
     found: dict[int, float] = {}
     for wanted in (own, np.maximum(own * ratio ** (1 / len(factors)), 1.0)):
-        distances = np.abs(inner - np.log(wanted)).sum(axis=1)
+        distances = np.abs(inner - np.log(wanted)) @ weights
         for at in np.argsort(distances, kind="stable")[:n].tolist():
             found[at] = min(found.get(at, np.inf), float(distances[at]))
     order = sorted(found, key=lambda at: (found[at], at))

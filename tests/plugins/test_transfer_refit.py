@@ -124,7 +124,7 @@ def test_the_fitter_come_first_of_one_kernel() -> None:
     def fitness(batch: CandidateBatch) -> np.ndarray:
         return 1.0 + batch.column(0)[:, 1]
 
-    proposal = proposed(entries_of(1, shape=(64, 48, 32)), fitness=fitness, limit=8)
+    proposal = proposed(entries_of(1, shape=(64, 48, 32)), fitness=fitness, limit=100)
     space = make_space(make_task("wanted", shape=SHAPE))
     seeds = [row for _, _, row in in_order(proposal) if row]
     values = [int(space.sketches[s].variables[0].table[rows[0]][1]) for s, rows in seeds]
@@ -185,7 +185,7 @@ def test_a_prime_extent() -> None:
     policies = {policy for policy, _, _ in in_order(proposal)}
     assert {"nearest", "ceil"} <= policies
     assert proposal.misses["repair", "breaks the limit on innermost factors"] > 0
-    assert len(proposal.rewritten) == 3
+    assert len({one.source for one in proposal.rewritten if one.policy == "ceil"}) == 3
 
 
 def test_a_row_that_a_rule_cut_is_no_repair() -> None:

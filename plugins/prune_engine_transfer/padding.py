@@ -1,0 +1,111 @@
+"""Padding: an entry's trace on extents rounded up to what its factors divide, for products of matrices.
+
+Where the extents of a kernel are prime or odd, no choice table has a row that uses vectors well, so that not even a
+full search of the space does. The compiler's PadEinsum copies the operands into larger buffers, filled up with
+zeros, and the wanted part of the result out of one: for a product of matrices that is cheap beside the product. It
+only takes statements whose operands are indexed by single iterators.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from prune_engine.candidates import Decision
+from prune_engine.library import Choice, LibraryEntry
+from prune_engine.space import Variable, VariableKind, perfect_tile_table
+from prune_engine_transfer.matching import Match
+from prune_engine_transfer.rows import extent_of, nearest_tiles
+
+PAD = "pad"
+
+#: What extents are rounded up to a multiple of: lanes of vectors, and of several of them.
+_MULTIPLES = (8, 16, 32, 64)
+#: The most that an extent may grow; a small one always may to the next multiple of the smallest.
+_MOST_GROWTH = 1.3
+#: Padded tilings tried of one entry, and extents of one axis.
+_N_TRIED, _N_OPTIONS = 2, 3
+#: Iterators of a product of matrices.
+_LEAST_ITERATORS = 3
+#: The limit on innermost factors in TVM's spaces.
+_MAX_INNERMOST = 64
+#: How far a row may be from the source's factors, in sum of |ln|, before padding is worth its copies.
+_FAR = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class PaddedTiling:
+    """Factors of an entry's tiles by number; ``useful_share`` of the padded work is wanted."""
+
+    factors: Mapping[int, Decision]
+    useful_share: float
+
+
+def padded_tilings(entry: LibraryEntry, match: Match) -> list[PaddedTiling]:
+    """Ways to pad, best first.
+
+    Empty where the choice tables have rows near the source's factors, or where the statement is no product of
+    matrices, for all that its tiles tell: one reduction and at least two other iterators.
+    """
+    tiles = _tiles(entry.choices, match)
+    subjects = [variable.subject for _, variable in tiles if variable.subject is not None]
+    if len(subjects) < len(tiles) or len({subject.statement for subject in subjects}) != 1:
+        return []
+    if len(tiles) < _LEAST_ITERATORS or sum(subject.is_reduction for subject in subjects) != 1:
+        return []
+    options = [_options(variable, entry.choices[number].values) for number, variable in tiles]
+    combined = sorted(itertools.product(*options), key=lambda found: sum(one.cost for one in found))
+    extents = [extent_of(variable) for _, variable in tiles]
+    return [
+        PaddedTiling(
+            {number: one.factors for (number, _), one in zip(tiles, found, strict=True)},
+            math.prod(extent / one.extent for extent, one in zip(extents, found, strict=True)),
+        )
+        for found in combined[:_N_TRIED]
+        if [one.extent for one in found] != extents
+    ]
+
+
+def _tiles(choices: Sequence[Choice], match: Match) -> list[tuple[int, Variable]]:
+    """The sketch's tile variables with the numbers of the entry's decisions for them."""
+    numbers = {id(choice): number for number, choice in enumerate(choices)}
+    pairs = zip(match.sketch.variables, match.choices, strict=True)
+    return [(numbers[id(c)], v) for v, c in pairs if c is not None and v.kind is VariableKind.TILE]
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """An extent that an axis is padded to, with the row nearest to the source's factors."""
+
+    cost: float
+    extent: int
+    factors: Decision
+
+
+def _options(variable: Variable, factors: Decision) -> list[_Option]:
+    """The best ways to pad an axis; as it is, if its table has a row that is near enough."""
+    extent = extent_of(variable)
+    as_it_is = _option(variable, factors, extent)
+    if as_it_is.cost <= _FAR:
+        return [as_it_is]
+    rounded = {-(-extent // multiple) * multiple for multiple in _MULTIPLES} - {extent}
+    most = max(extent * _MOST_GROWTH, min(rounded, default=extent))
+    found = [as_it_is]
+    for padded in sorted(rounded):
+        if padded <= most:
+            table = perfect_tile_table(padded, len(factors), _MAX_INNERMOST)
+            found.append(
+                _option(replace(variable, table=table, rows=np.arange(len(table), dtype=np.int32)), factors, extent)
+            )
+    return sorted(found, key=lambda option: option.cost)[:_N_OPTIONS]
+
+
+def _option(variable: Variable, factors: Decision, extent: int) -> _Option:
+    rows, distances = nearest_tiles(variable, factors, 1)
+    padded = extent_of(variable)
+    row = tuple(variable.table[rows[0]].tolist())
+    return _Option(float(distances[0]) + math.log(padded / extent), padded, row)
