@@ -22,13 +22,15 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import transfer_report
-from transfer_records import ALL, Moved, State, Tuned
+from transfer_records import ALL, Moved, NeverBeganError, Record, State, Tuned
 from transfer_subjects import AWKWARD_NAMES, DONOR_NAMES, MODEL_NAMES, SIBLINGS, SUBJECTS, sources_of
 
+from prune_engine.errors import PruneEngineError
 from prune_engine.library import LibraryEntry
 
 ROOT = Path(__file__).parents[2]
@@ -70,20 +72,9 @@ class Evaluation:
         for name in names:
             seconds = self._seconds(name)
             done = self._state.tuned.get(name)
-            if done is not None and done.seconds >= seconds and self._store(name).exists():
-                continue
-            if self._may_begin(f"tuning {name}, {seconds:g} s", seconds + _OVERHEAD_SECS):
-                try:
-                    tuned = tune(
-                        SUBJECTS[name], seconds, self._options.threads, self._options.seed, self._store(name)
-                    )
-                except subprocess.CalledProcessError as error:
-                    print(f"  failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
-                    continue
-                self._state.add("tuned", tuned)
-                print(
-                    f"  {sum(len(task.trials) for task in tuned.tasks)} trials, {tuned.wall_secs:.0f} s", flush=True
-                )
+            if done is None or done.seconds < seconds or not self._store(name).exists():
+                run = partial(tune, SUBJECTS[name], seconds, *self._setting(), self._store(name))
+                self._do("tuned", f"tuning {name}, {seconds:g} s", seconds + _OVERHEAD_SECS, run)
 
     def move(self) -> None:
         """Every subject with the library of all others, and models of two lengths with the other's."""
@@ -106,10 +97,9 @@ class Evaluation:
             done, seconds = self._state.seeded.get(name), self._seconds(name)
             if done is not None and done.seconds >= seconds:
                 continue
-            entries = self._entries(self._sources(name))
-            if entries and self._may_begin(f"tuning {name} with a library", seconds + _OVERHEAD_SECS):
-                tuned = tune_seeded(SUBJECTS[name], seconds, self._options.threads, self._options.seed, entries)
-                self._state.add("seeded", tuned)
+            if entries := self._entries(self._sources(name)):
+                run = partial(tune_seeded, SUBJECTS[name], seconds, *self._setting(), entries)
+                self._do("seeded", f"tuning {name} with a library", seconds + _OVERHEAD_SECS, run)
 
     def time(self) -> None:
         """Kernels in turns."""
@@ -120,9 +110,10 @@ class Evaluation:
             if (name, library) in self._state.timed:
                 continue
             traces = contenders(tuned, moved, self._state.seeded.get(name) if library == ALL else None)
-            if self._may_begin(f"timing the kernels of {name} from {library}", _OVERHEAD_SECS):
-                timed = time_kernels(SUBJECTS[name], library, traces, self._options.threads, self._options.repeats)
-                self._state.add("timed", timed)
+            run = partial(
+                time_kernels, SUBJECTS[name], library, traces, self._options.threads, self._options.repeats
+            )
+            self._do("timed", f"timing the kernels of {name} from {library}", _OVERHEAD_SECS, run)
 
     def whole(self) -> None:
         """Whole models in turns."""
@@ -130,12 +121,12 @@ class Evaluation:
 
         for tuned, moved in self._finished():
             name = moved.subject
-            if name not in self._models or moved.library != ALL or name in self._state.whole:
-                continue
-            if self._may_begin(f"timing {name} as a whole", 2 * _OVERHEAD_SECS):
+            if name in self._models and moved.library == ALL and name not in self._state.whole:
                 traces = contenders(tuned, moved, self._state.seeded.get(name))
-                whole = time_whole(SUBJECTS[name], traces, self._options.threads, self._options.whole_seconds)
-                self._state.add("whole", whole)
+                run = partial(
+                    time_whole, SUBJECTS[name], traces, self._options.threads, self._options.whole_seconds
+                )
+                self._do("whole", f"timing {name} as a whole", 2 * _OVERHEAD_SECS, run)
 
     def command(self) -> None:
         """The command, which decides inside the whole model what its big kernels run."""
@@ -145,15 +136,10 @@ class Evaluation:
             for measurements in COMMAND_LIMITS:
                 if (name, ALL, measurements) in self._state.command or name not in self._state.tuned:
                     continue
-                entries = self._entries(self._sources(name))
-                what = f"prune-engine transfer of {name}, {measurements} measurements"
-                if entries and self._may_begin(what, 4 * _OVERHEAD_SECS):
-                    try:
-                        done = transfer(SUBJECTS[name], ALL, entries, measurements, self._options.threads)
-                    except subprocess.CalledProcessError as error:
-                        print(f"  failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
-                        continue
-                    self._state.add("command", done)
+                if entries := self._entries(self._sources(name)):
+                    run = partial(transfer, SUBJECTS[name], ALL, entries, measurements, self._options.threads)
+                    what = f"prune-engine transfer of {name}, {measurements} measurements"
+                    self._do("command", what, 4 * _OVERHEAD_SECS, run)
 
     def report(self) -> None:
         """Write the page."""
@@ -168,18 +154,15 @@ class Evaluation:
         from transfer_moves import Mover
 
         left = {library: of for library, of in libraries.items() if (name, library) not in self._state.moved}
-        if not left or name not in self._state.tuned or not self._may_begin(f"moving to {name}", _OVERHEAD_SECS):
+        if name not in self._state.tuned:
+            return
+        entries = {library: found for library, of in left.items() if (found := self._entries(of))}
+        if not entries:
             return
         with Mover(SUBJECTS[name], self._options.threads) as mover:
-            for library, sources in left.items():
-                entries = self._entries(sources)
-                if not entries:
-                    print(f"  nothing in the library {library} for {name}", file=sys.stderr)
-                elif self._may_begin(f"  {len(entries)} entries of {library}", _OVERHEAD_SECS):
-                    moved = mover.move(library, entries, limits, has_finals=has_finals)
-                    self._state.add("moved", moved)
-                    told = {n: sum(task.results[n].trace is not None for task in moved.tasks) for n in limits}
-                    print(f"  transferred kernels by measurements: {told}, of {len(moved.tasks)}", flush=True)
+            for library, found in entries.items():
+                run = partial(mover.move, library, found, limits, has_finals=has_finals)
+                self._do("moved", f"moving {len(found)} entries of {library} to {name}", _OVERHEAD_SECS, run)
 
     def _entries(self, sources: Sequence[str]) -> list[LibraryEntry]:
         from transfer_tuning import entries_of
@@ -210,12 +193,25 @@ class Evaluation:
         is_kernel = name in AWKWARD_NAMES or name in DONOR_NAMES
         return float(self._options.kernel_seconds if is_kernel else self._options.model_seconds)
 
-    def _may_begin(self, what: str, needed_secs: float) -> bool:
+    def _setting(self) -> tuple[int, int]:
+        return self._options.threads, self._options.seed
+
+    def _do(self, kind: str, what: str, needed_secs: float, action: Callable[[], Record]) -> None:
+        """Do it, if there is time, and remember what came of it. Where it fails the evaluation goes on."""
         if self._deadline is not None and time.monotonic() + needed_secs > self._deadline:
             print(f"no time left for {what}", file=sys.stderr)
-            return False
+            return
         print(f"{time.strftime('%H:%M:%S')} {what}", flush=True)
-        return True
+        began = time.monotonic()
+        try:
+            record = action()
+        except subprocess.CalledProcessError as error:
+            print(f"  failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
+        except (PruneEngineError, NeverBeganError) as error:
+            print(f"  failed: {error}", file=sys.stderr)
+        else:
+            self._state.add(kind, record)
+            print(f"  done in {time.monotonic() - began:.0f} s", flush=True)
 
 
 def main() -> int:

@@ -184,6 +184,10 @@ _KINDS: dict[str, TypeAdapter[Any]] = {
 }
 
 
+class NeverBeganError(Exception):
+    """The seconds were over before a tuning could begin: too few for so many kernels."""
+
+
 class State:
     """A file of records. Of several of one kind, subject and library the last counts."""
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import machine
-from transfer_records import Command, Trial, Tuned, TunedTask, packed
+from transfer_records import Command, NeverBeganError, Trial, Tuned, TunedTask, packed
 from transfer_subjects import Subject
 
 from prune_engine.hardware.host import cpu_model
@@ -32,7 +32,7 @@ _WARM = ("--transfer", "--no-builtin-library")
 def tune(subject: Subject, seconds: float, n_threads: int, seed: int, store: Path) -> Tuned:
     """Tune from nothing; ``store`` is made anew and holds the library afterwards.
 
-    Raises subprocess.CalledProcessError if the command fails.
+    Raises subprocess.CalledProcessError if the command fails, and NeverBeganError.
     """
     store.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
@@ -155,7 +155,7 @@ def _began(events: Sequence[tuple[float, str]]) -> float:
             event = json.loads(line)
             if event.get("event") == "status" and event.get("message") == "tuning":
                 return secs
-    raise ValueError("the tuning did not say when it began")
+    raise NeverBeganError("the seconds were over when the untuned kernels were measured")
 
 
 def _task(task: TuningTask, store: Store, n_threads: int, began_at: float) -> TunedTask:

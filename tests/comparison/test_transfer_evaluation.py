@@ -21,10 +21,13 @@ class Bench:
     def __init__(self, records: ModuleType) -> None:
         self._records = records
         self.tuned: list[str] = []
+        self.failing: set[str] = set()
         self.moved: list[tuple[str, str, list[str]]] = []
 
     def tune(self, subject: Any, seconds: float, n_threads: int, seed: int, store: Path) -> Any:
         self.tuned.append(subject.name)
+        if subject.name in self.failing:
+            raise self._records.NeverBeganError("too few seconds")
         store.parent.mkdir(parents=True, exist_ok=True)
         store.touch()
         return self._records.Tuned(subject.name, seconds, n_threads, 1.0, 2.0, (), (0.0, 0.0))
@@ -120,6 +123,15 @@ def test_single_sources_are_never_of_the_family(kit: SimpleNamespace) -> None:
         ("MiniLM-L3", "squeezenet"),
         ("MiniLM-L3-64", "squeezenet"),
     }
+
+
+def test_what_fails_stops_nothing_else(kit: SimpleNamespace) -> None:
+    kit.bench.failing = {"squeezenet"}
+    kit.evaluation(kernels=[]).tune()
+    assert set(kit.state().tuned) == {"MiniLM-L3", "MiniLM-L3-64"}
+    kit.bench.failing = set()
+    kit.evaluation(kernels=[]).tune()
+    assert set(kit.state().tuned) == set(MODELS)
 
 
 def test_nothing_begins_that_would_not_end_in_time(kit: SimpleNamespace) -> None:
