@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from transfer_records import FULL, UNTUNED, Moved, Timed, Tuned, at
@@ -30,7 +30,7 @@ class Row:
 
     ``speedups`` are untuned over tuned seconds of all kernels together, by contender, and ``percent`` is
     100 (S - 1) / (S_full - 1). ``secs`` and ``match`` are by number of measurements: what transfer took, and full
-    tuning to be as good.
+    tuning to be as good; ``n_measured`` is the mean over the kernels that can be tuned of what was really measured.
     """
 
     subject: str
@@ -41,6 +41,7 @@ class Row:
     percent: Mapping[str, float | None]
     secs: Mapping[int, float]
     match: Mapping[int, Match]
+    n_measured: Mapping[int, float]
 
 
 def row(tuned: Tuned, moved: Moved, timed: Timed) -> Row:
@@ -64,7 +65,13 @@ def row(tuned: Tuned, moved: Moved, timed: Timed) -> Row:
         percent={who: percent_of_maximum(speedups[who], speedups[FULL]) for who in whos},
         secs=dict(moved.secs),
         match={limit: time_to_match(tuned, timed, secs[at(limit)]) for limit in limits},
+        n_measured={limit: _measured(moved, limit, tunable) for limit in limits},
     )
+
+
+def _measured(moved: Moved, limit: int, tunable: Set[str]) -> float:
+    counts = [task.results[limit].n_measured for task in moved.tasks if task.task_id in tunable]
+    return statistics.mean(counts) if counts else 0.0
 
 
 def percent_of_maximum(speedup: float, full_speedup: float) -> float | None:

@@ -44,7 +44,8 @@ def write(state: State, out: Path, limits: Sequence[int], source_limit: int) -> 
         "where S is the speedup over untuned kernels, all kernels of a model together. All schedules of a kernel "
         "were timed in turns. With n measurements per kernel at most n transferred schedules are measured, "
         "nothing else, and the best ships, or the untuned kernel if none beats it; with 0 the first that the "
-        "compiler takes ships, whatever it takes. "
+        "compiler takes ships, whatever it takes. `measured` are those of a kernel that can be tuned, on average: "
+        "some have fewer sources, and a schedule as good as the library promises ends the search. "
         "Seconds are those of proposing and measuring, and those of full tuning since it began until its best "
         "kernels were as fast together. The shipped library was switched off.",
         _verdict(models),
@@ -101,20 +102,21 @@ def _verdict(rows: Sequence[Row]) -> str:
 
 def _table_of(rows: Sequence[Row], limits: Sequence[int]) -> str:
     header = ["", "kernels, tunable, with sources", "S full", *(f"S at {n}" for n in limits)]
-    header += [f"% at {n}" for n in limits] + [f"s at {n}" for n in limits if n]
+    header += [f"% at {n}" for n in limits]
+    header += [f"measured at {max(limits)}", *(f"s at {n}" for n in limits if n)]
     header += [f"s of full tuning to match {n}" for n in limits] + [f"times faster at {n}" for n in limits if n]
     lines = []
     for one in rows:
         cells = [one.subject, f"{one.n_kernels}, {one.n_tunable}, {one.n_with_sources}"]
         cells += [f"{one.speedups[who]:.2f}" for who in (FULL, *map(at, limits))]
         cells += [_percent(one.percent[at(n)]) for n in limits]
-        cells += [f"{one.secs[n]:.1f}" for n in limits if n]
+        cells += [f"{one.n_measured[max(limits)]:.1f}", *(f"{one.secs[n]:.1f}" for n in limits if n)]
         cells += [_match(one.match[n]) for n in limits]
         cells += [_ratio(one.match[n], one.secs[n]) for n in limits if n]
         lines.append(cells)
     means = ["**mean**", "", "", *("" for _ in limits)]
     means += [_percent(mean(one.percent[at(n)] for one in rows)) for n in limits]
-    means += ["" for n in limits if n] + ["" for _ in limits]
+    means += ["", *("" for n in limits if n), *("" for _ in limits)]
     for n in filter(None, limits):
         ratios = [one.match[n].secs / one.secs[n] for one in rows if one.secs[n] > 0]
         told = geometric_mean(ratios)

@@ -86,7 +86,8 @@ def turns(kit: SimpleNamespace) -> Any:
 
 @pytest.fixture
 def transferred(kit: SimpleNamespace) -> Any:
-    return moved(kit, ("x", {4: result(kit)}), ("y", {4: result(kit)}), ("z", {4: result(kit)}))
+    counts = {"x": 4, "y": 1, "z": 0}
+    return moved(kit, *((name, {4: result(kit, n_measured=n)}) for name, n in counts.items()))
 
 
 def test_percentage_is_of_what_full_tuning_gains(
@@ -99,6 +100,7 @@ def test_percentage_is_of_what_full_tuning_gains(
     assert row.percent["full"] == 100.0
     assert (row.n_kernels, row.n_tunable, row.n_with_sources) == (3, 2, 2)
     assert row.secs == {4: 4.0}
+    assert row.n_measured == {4: 2.5}
 
 
 def test_a_maximum_of_nothing_has_no_percentages(kit: SimpleNamespace) -> None:
