@@ -23,7 +23,7 @@ def outcome(*, trace: str | None = None, is_tuned: bool = False, audits: tuple[A
     summary = TaskSummary("t", "matmul", 1, 9, 1, 1, 1, {}, 1e-3, 1e-3, "default", "trials")
     return SimpleNamespace(
         run=SimpleNamespace(
-            tasks=[SimpleNamespace(summary=summary, trace_json=trace, audits=audits)],
+            tasks=[SimpleNamespace(summary=summary, trace_json=trace, audits=audits, transfer=None)],
             census={},
             stop_reason="trials",
             elapsed_secs=1.0,
@@ -37,6 +37,8 @@ def outcome(*, trace: str | None = None, is_tuned: bool = False, audits: tuple[A
         phase_secs={"starting": 1.26, "measuring": 9.5},
         is_tuned=is_tuned,
         artifact_dir=Path("out"),
+        verifier_path=Path("out/verifier.model") if trace else None,
+        network_changes=(),
     )
 
 
@@ -57,6 +59,8 @@ def test_what_was_written(
     assert untold not in text
     assert "warning: plugin crooked failed: it [raised]" in text
     assert "11 s in all: starting 1.3, measuring 9.5" in text
+    hint = "what it learnt can start another run: --prior out/verifier.model\n"
+    assert (hint in text) == (trace is not None)
 
 
 def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
