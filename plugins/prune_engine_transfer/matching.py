@@ -18,24 +18,32 @@ OTHER_TILES = "no sketch of the kernel is tiled alike"
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An entry's decisions in the order of a sketch's variables; None where it has none for a variable.
+    """For each variable of a sketch the number of the entry's decision about it, None where there is none.
 
     ``is_transplant`` says that the sketch is another than the entry's, so that what it has besides tiles may be
     elsewhere.
     """
 
+    entry: LibraryEntry
     sketch: Sketch
-    choices: tuple[Choice | None, ...]
+    numbers: tuple[int | None, ...]
     is_transplant: bool
 
-    def extents(self, choices: Sequence[Choice]) -> dict[int, int]:
-        """What each tile of the entry's own ``choices``, by its number, splits in this kernel."""
-        numbers = {id(choice): number for number, choice in enumerate(choices)}
-        return {
-            numbers[id(choice)]: extent_of(variable)
-            for variable, choice in zip(self.sketch.variables, self.choices, strict=True)
-            if choice is not None and variable.kind is VariableKind.TILE
-        }
+    @property
+    def choices(self) -> tuple[Choice | None, ...]:
+        """The entry's decisions in the order of the sketch's variables."""
+        return tuple(None if number is None else self.entry.choices[number] for number in self.numbers)
+
+    @property
+    def tiles(self) -> dict[int, Variable]:
+        """The sketch's tile variables by the number of the entry's decision."""
+        pairs = zip(self.numbers, self.sketch.variables, strict=True)
+        return {number: v for number, v in pairs if number is not None and v.kind is VariableKind.TILE}
+
+    @property
+    def extents(self) -> dict[int, int]:
+        """What each tile of the entry, by its number, splits in this kernel."""
+        return {number: extent_of(variable) for number, variable in self.tiles.items()}
 
 
 def statement_names(source: KernelClass, wanted: KernelClass) -> dict[str, str]:
@@ -54,15 +62,15 @@ def matches(entry: LibraryEntry, sketches: Sequence[Sketch], wanted: KernelClass
     """
     for sketch in sketches:
         if sketch.sketch_id == entry.sketch_id and _is_alike(entry.choices, sketch.variables):
-            return [Match(sketch, entry.choices, is_transplant=False)]
+            return [Match(entry, sketch, tuple(range(len(entry.choices))), is_transplant=False)]
     source = _tiles(entry.choices, entry.kernel_class)
     found = []
     for sketch in sketches:
         target = _tiles(sketch.variables, wanted)
         if source and sketch.size and source.keys() == target.keys():
             is_alike = source == target and _is_alike(entry.choices, sketch.variables)
-            choices = entry.choices if is_alike else _transplanted(entry.choices, sketch, source, target)
-            found.append(Match(sketch, choices, is_transplant=True))
+            numbers = range(len(entry.choices)) if is_alike else _numbers(entry.choices, sketch, source, target)
+            found.append(Match(entry, sketch, tuple(numbers), is_transplant=True))
     return found
 
 
@@ -72,22 +80,23 @@ def _is_alike(choices: Sequence[Choice], variables: Sequence[Variable]) -> bool:
     return ours == [(choice.kind, len(choice.values)) for choice in choices]
 
 
-def _transplanted(
+def _numbers(
     choices: Sequence[Choice], sketch: Sketch, source: Mapping[_TileKey, int], target: Mapping[_TileKey, int]
-) -> tuple[Choice | None, ...]:
+) -> list[int | None]:
+    """Numbers of the decisions for a sketch's variables: tiles by what they split, categoricals by name."""
     keys = {number: key for key, number in target.items()}
-    named: dict[str, list[Choice]] = defaultdict(list)
-    for choice in choices:
+    named: dict[str, list[int]] = defaultdict(list)
+    for number, choice in enumerate(choices):
         if choice.kind is VariableKind.CATEGORICAL:
-            named[_meaning(choice.name)].append(choice)
-    found: list[Choice | None] = []
+            named[_meaning(choice.name)].append(number)
+    found: list[int | None] = []
     for number, variable in enumerate(sketch.variables):
         same = named[_meaning(variable.name)] if variable.kind is VariableKind.CATEGORICAL else []
         if number in keys:
-            found.append(choices[source[keys[number]]])
+            found.append(source[keys[number]])
         else:
             found.append(same.pop(0) if same else None)
-    return tuple(found)
+    return found
 
 
 def _tiles(parts: Sequence[Choice | Variable], kernel: KernelClass) -> dict[_TileKey, int]:

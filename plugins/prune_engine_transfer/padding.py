@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from prune_engine.candidates import Decision
-from prune_engine.library import Choice, LibraryEntry
-from prune_engine.space import Variable, VariableKind, perfect_tile_table
+from prune_engine.space import Variable, perfect_tile_table
 from prune_engine_transfer.matching import Match
 from prune_engine_transfer.rows import extent_of, nearest_tiles
 
@@ -45,19 +44,19 @@ class PaddedTiling:
     useful_share: float
 
 
-def padded_tilings(entry: LibraryEntry, match: Match) -> list[PaddedTiling]:
+def padded_tilings(match: Match) -> list[PaddedTiling]:
     """Ways to pad, best first.
 
     Empty where the choice tables have rows near the source's factors, or where the statement is no product of
     matrices, for all that its tiles tell: one reduction and at least two other iterators.
     """
-    tiles = _tiles(entry.choices, match)
+    tiles = list(match.tiles.items())
     subjects = [variable.subject for _, variable in tiles if variable.subject is not None]
     if len(subjects) < len(tiles) or len({subject.statement for subject in subjects}) != 1:
         return []
     if len(tiles) < _LEAST_ITERATORS or sum(subject.is_reduction for subject in subjects) != 1:
         return []
-    options = [_options(variable, entry.choices[number].values) for number, variable in tiles]
+    options = [_options(variable, match.entry.choices[number].values) for number, variable in tiles]
     combined = sorted(itertools.product(*options), key=lambda found: sum(one.cost for one in found))
     extents = [extent_of(variable) for _, variable in tiles]
     return [
@@ -68,13 +67,6 @@ def padded_tilings(entry: LibraryEntry, match: Match) -> list[PaddedTiling]:
         for found in combined[:_N_TRIED]
         if [one.extent for one in found] != extents
     ]
-
-
-def _tiles(choices: Sequence[Choice], match: Match) -> list[tuple[int, Variable]]:
-    """The sketch's tile variables with the numbers of the entry's decisions for them."""
-    numbers = {id(choice): number for number, choice in enumerate(choices)}
-    pairs = zip(match.sketch.variables, match.choices, strict=True)
-    return [(numbers[id(c)], v) for v, c in pairs if c is not None and v.kind is VariableKind.TILE]
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,13 +90,13 @@ class _Work:
         if not donor.is_strict:  # its trace names statements that are not there
             return
         renamed = statement_names(donor.entry.kernel_class, self._class)
-        found = ceiled(donor.entry, match.extents(donor.entry.choices), renamed)
+        found = ceiled(donor.entry, match.extents, renamed)
         if isinstance(found, Ceiled):
             self.rewrites.append(Rewrite(donor, CEIL, found.trace_json, found.useful_share))
         elif found is not None:
             self._misses[CEIL, found] += 1
-        for tiling in padded_tilings(donor.entry, match):
-            text = padded_trace(donor.entry, tiling.factors, match.extents(donor.entry.choices), renamed)
+        for tiling in padded_tilings(match):
+            text = padded_trace(donor.entry, tiling.factors, match.extents, renamed)
             if text is None:
                 self._misses[PAD, UNREADABLE] += 1
             else:

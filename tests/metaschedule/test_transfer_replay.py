@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from prune_engine_transfer.ceiling import Ceiled, ceiled
 from prune_engine_transfer.matching import matches
+from prune_engine_transfer.padded_trace import padded_trace
+from prune_engine_transfer.padding import padded_tilings
 from prune_engine_transfer.rows import extent_of, repaired
 
 from prune_engine.candidates import Candidate, CandidateBatch
@@ -86,7 +88,7 @@ def rewritten(source: Made, wanted: Made, n: int) -> list[tuple[str, Ceiled]]:
         for schedule, _ in zip(drawn_here, range(n), strict=False):
             entry = entry_of(donor, schedule)
             match = matches(entry, space.sketches, _kernel(space))[0]
-            result = ceiled(entry, match.extents(entry.choices), {})
+            result = ceiled(entry, match.extents, {})
             assert isinstance(result, Ceiled)
             found.append((sketch.sketch_id, result))
     return found
@@ -123,9 +125,38 @@ def test_rewritten_traces_compute_the_right_numbers(
         np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("epilogue", ["", "+bias+relu"])
+def test_padded_traces_compute_the_right_numbers(
+    made: Callable[..., Made], target: str, tmp_path: Path, epilogue: str
+) -> None:
+    text = f"gemm:61x97x67{epilogue}"
+    donor, (materialiser, space) = made(f"gemm:64x96x64{epilogue}"), made(text)
+    rng = np.random.default_rng(1)
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in space.task.arg_shapes]
+    expected = reference(text, inputs)
+    n_padded = 0
+    for number, sketch in enumerate(donor[1].sketches):
+        schedule = next(d for d in (drawn(donor, sketch, rng) for _ in range(40)) if d is not None)
+        entry = entry_of(donor[1], schedule)
+        match = matches(entry, space.sketches, _kernel(space))[0]
+        tilings = padded_tilings(match)
+        text_of = padded_trace(entry, tilings[0].factors, match.extents, {})
+        assert text_of is not None
+        wider, candidate = fixed((materialiser, space), text_of)
+        built = materialiser.materialise(wider, candidate)
+        assert isinstance(built, Materialised), built
+        assert built.candidate == candidate
+        assert "PadEinsum" in built.trace_json
+        actual = run(built, target, inputs, tmp_path / f"{number}")
+        np.testing.assert_allclose(actual, expected, rtol=1e-3, atol=1e-3)
+        n_padded += 1
+    assert n_padded >= 2
+
+
 def reference(text: str, inputs: list[np.ndarray]) -> np.ndarray:
     if text.startswith("gemm"):
-        return np.asarray(inputs[0] @ inputs[1])
+        product = inputs[0] @ inputs[1]
+        return np.asarray(np.maximum(product + inputs[2], 0) if text.endswith("+bias+relu") else product)
     data, weight = inputs[:2]
     height, width = data.shape[2:]
     padded = np.pad(data, ((0, 0), (0, 0), (1, 1), (1, 1)))
