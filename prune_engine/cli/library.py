@@ -102,6 +102,7 @@ def import_library(
     """Take in the fastest schedules of a MetaSchedule database, or all of a file that `export` wrote."""
     from prune_engine.cli.library_tables import import_record, print_import
     from prune_engine.cli.options import refuse_without_effect
+    from prune_engine.errors import ConfigError
     from prune_engine.library_files import read_library
 
     if _is_database(source):
@@ -116,6 +117,13 @@ def import_library(
         entries, remarks, n_records = contents.entries, contents.remarks, len(contents.entries)
     for remark in remarks:
         say(f"warning: {remark}")
+    if not entries:
+        raise ConfigError(
+            "holds no schedule that can be used here",
+            who=str(source),
+            got=f"{n_records} records",
+            expected="measured schedules of the design spaces that this TVM generates",
+        )
     with _opened(store) as opened:
         n_new = opened.add_entries(entries)
         record = import_record(source, entries, remarks, n_records, n_new, opened.url)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kits.recordings import gemm_database
+from kits.recordings import RECORDS_FILE, gemm_database
 
 from prune_engine.cli.library_tables import grouped, target_words, to_remove
 from prune_engine.hardware.host import cpu_model
@@ -196,6 +196,15 @@ class TestImportAndExport:
         assert (code, out) == (2, "")
         assert message in err
         assert not (tmp_path / "s.sqlite3").exists()
+
+    def test_traces_of_an_old_version_are_told_and_refused(self, inside: Inside, tmp_path: Path) -> None:
+        """Instructions had other names: no structure of today's."""
+        records = gemm_database(tmp_path / "gemm") / RECORDS_FILE
+        records.write_text(records.read_text().replace('"GetSBlock"', '"GetBlock"'))
+        code, out, err = inside("library", "import", "gemm", "--store", "s.sqlite3")
+        assert (code, out) == (2, "")
+        assert "24 times its structure is no sketch of the generated space" in err
+        assert "gemm: holds no schedule that can be used here; got 24 records" in err
 
     def test_nothing_to_export(self, inside: Inside, fill) -> None:
         code, _, err = inside("library", "export", "x", "--store", fill(entry()), "--model", "m2")
