@@ -169,13 +169,12 @@ class Masking:
         overruled = None
         if may_overrule and guessed and not any(alive.any() for alive, _ in masked[n_seeds:n_ordinary]):
             overruled = self._overruled(guessed, masked, n_dropped, funnel)
-        kept: list[CandidateBatch] = []
-        audits: list[NDArray[np.int64]] = []
-        for number, (batch, (alive, audit)) in enumerate(zip(batches, masked, strict=True)):
-            is_left = alive if number >= n_ordinary else alive | (audit != NOT_AUDITED)
-            rows = np.flatnonzero(is_left)
-            kept.append(batch if len(rows) == len(batch) else batch.take(rows))
-            audits.append(audit[rows])
+        for alive, audit in masked[:n_ordinary]:
+            alive |= audit != NOT_AUDITED
+        kept = [
+            batch if alive.all() else batch.take(alive) for batch, (alive, _) in zip(batches, masked, strict=True)
+        ]
+        audits = [audit[alive] for alive, audit in masked]
         for name, n in n_dropped.items():
             if n:
                 reason, evidence = self._first_reasons[name, batches[0].space.task.task_id]

@@ -166,12 +166,7 @@ class Pipeline:
         """
         started = time.perf_counter()
         funnel = Funnel()
-        n_audits = int(
-            rng.binomial(min(self._config.draft_size, sum(map(len, proposals))), self._config.audit_fraction)
-        )
-        cut = self._masking.table_audits(
-            proposals, n_audits if may_add_audits and self._config.audit_tables else 0, rng
-        )
+        cut = self._table_audits(proposals, rng, may_add_audits and self._config.audit_tables)
         everything = (*seeds, *proposals, *(batch for _, batch in cut))
         batches = _without_repeats(everything, seen)
         n_proposed = sum(map(len, everything))
@@ -206,6 +201,13 @@ class Pipeline:
             refused=tuple(candidate for candidate, _ in chosen.refused),
             overruled=overruled,
         )
+
+    def _table_audits(
+        self, proposals: Sequence[CandidateBatch], rng: np.random.Generator, may_add: bool
+    ) -> list[tuple[str, CandidateBatch]]:
+        """A few candidates with a row that a heuristic cut out of a table, by the rule's name."""
+        n = int(rng.binomial(min(self._config.draft_size, sum(map(len, proposals))), self._config.audit_fraction))
+        return self._masking.table_audits(proposals, n if may_add else 0, rng)
 
     def _selected(
         self,

@@ -49,6 +49,7 @@ def candidates(
     """
     from prune_engine.cli.late_progress import LateProgress
     from prune_engine.cli.output_file import check_place, make_folder, write_whole
+    from prune_engine.errors import ConfigError
 
     path = None if out == _STDOUT else Path(out)
     if path is not None:
@@ -70,6 +71,13 @@ def candidates(
             seed=seed,
             explorer=explorer,
         )
+        if not heuristics and (idle := study.heuristics & {*(disable_rule or ())}):
+            raise ConfigError(
+                "without effect without --heuristics: these rules are not applied anyway",
+                who="--disable-rule",
+                got=", ".join(sorted(idle)),
+                remedy="Leave it out.",
+            )
         if not study.judges_legality:
             say("warning: no LEGALITY rule is loaded, so nobody has judged whether these candidates are legal")
         progress = LateProgress()

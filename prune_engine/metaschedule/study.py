@@ -55,6 +55,11 @@ class Study:
         active = (rule for rule in self._strategies.rules if rule.name not in self._config.disabled_rules)
         return any(rule.kind is RuleKind.LEGALITY for rule in active)
 
+    @property
+    def heuristics(self) -> frozenset[str]:
+        """The names of the loaded rules that are guesses."""
+        return frozenset(rule.name for rule in self._strategies.rules if rule.kind is RuleKind.HEURISTIC)
+
     def pipeline(
         self, keep: Callable[[Rule], bool] = lambda _: True, failures: dict[str, StrategyFailure] | None = None
     ) -> Pipeline:

@@ -68,6 +68,16 @@ def test_check_would_see_what_is_not_legal(inside: Inside, tmp_path: Path) -> No
     assert n_accepted(lines, (tmp_path / f"{lines[0]['task_id']}.json").read_text()) < 15
 
 
+def test_a_heuristic_that_is_not_applied_need_not_be_left_out(inside: Inside) -> None:
+    options = ["candidates", "gemm:64x64x64", "--target", "llvm -mcpu=skylake-avx512", "-n", 2]
+    options += ["--disable-rule", "rules.unit-reduction"]
+    code, out, err = inside(*options)
+    assert (code, out) == (2, "")
+    assert "error: --disable-rule: without effect without --heuristics: these rules are not applied anyway" in err
+    assert "; got rules.unit-reduction. Leave it out." in err
+    assert inside(*options, "--heuristics")[0] == 0
+
+
 def test_seed_decides(inside: Inside) -> None:
     options = ["candidates", "gemm:64x64x64", "--target", "llvm -mcpu=skylake-avx512", "-n", 5]
     first, again, other = (inside(*options, "--seed", seed)[1] for seed in (3, 3, 4))
