@@ -43,6 +43,7 @@ $(VENV)/.bench: $(VENV)/.installed
 bench: $(VENV)/.bench
 	$(BENCH)/rules_speed.py
 	$(BENCH)/symbols_speed.py
+	$(BENCH)/round_overhead.py
 	$(BENCH)/start_up.py --runs 5
 	$(BENCH)/measure_throughput.py --candidates 100 --tvm-candidates 16
 

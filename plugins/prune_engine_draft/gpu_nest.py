@@ -138,7 +138,7 @@ def shared_accesses(nest: LoopNest, kernel: range) -> list[dict[str, Expr]]:
             continue
         known.add(access.buffer)
         one = {
-            "loads": _loads(nest, main, access, unrolled),
+            "loads": _loads(main, access, unrolled),
             "run": _unrolled_run(main, access, unrolled),
             "item_bytes": as_expr(buffer.item_bytes),
         }
@@ -306,7 +306,7 @@ def _moved(statement: Statement, access: Access) -> Expr:
     return instances if kept.constant == 1 else instances // kept
 
 
-def _loads(nest: LoopNest, main: Statement, access: Access, unrolled: Mapping[int, Expr]) -> Expr:
+def _loads(main: Statement, access: Access, unrolled: Mapping[int, Expr]) -> Expr:
     moving = indexing_loops(main, access)
     turns = []
     for number in _serial(main):
@@ -318,7 +318,7 @@ def _loads(nest: LoopNest, main: Statement, access: Access, unrolled: Mapping[in
     virtual = frozenset(n for n, loop in enumerate(main.loops) if loop.kind.constant == LoopKind.VTHREAD)
     for it in _iterators_of(access):
         if virtual:
-            turns.append(values(nest, main, it, virtual))
+            turns.append(values(main, it, virtual))
     return product(turns)
 
 
@@ -348,7 +348,7 @@ def _warp_digits(nest: LoopNest, main: Statement, access: Access) -> Iterator[tu
                 if any(loop in threads for loop, _ in term.over):
                     lanes = where(term.divisor.lt(WARP), ceildiv(WARP, maximum(term.divisor, 1)), 1)
                     found.append((minimum(lanes, term.modulus), term.stride * abs(coefficient) * pitch))
-            length = length + (span(nest, main, it, inside | virtual) - 1) * abs(coefficient)
+            length = length + (span(main, it, inside | virtual) - 1) * abs(coefficient)
         pitch = pitch * length
     # The last dimension's digits were found first; the fastest digit of the index is the last to come.
     yield from reversed(found)

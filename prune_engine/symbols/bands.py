@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from functools import lru_cache
 
 from prune_engine.symbols.expr import Expr, as_expr, either, where
 from prune_engine.symbols.loop_nest import (
@@ -123,8 +124,17 @@ def repeated_axes(statement: Statement) -> frozenset[int]:
     return frozenset(repeated)
 
 
-def possible_kinds(kind: Expr) -> set[LoopKind]:
+def possible_kinds(kind: Expr) -> frozenset[LoopKind]:
     """The kinds that a loop may be of, as far as the expression's form tells."""
+    known = kind.constant
+    return _ONE_KIND[known] if known is not None else _kinds_of(kind)
+
+
+_ONE_KIND = {int(kind): frozenset({kind}) for kind in LoopKind}
+
+
+@lru_cache(maxsize=1 << 12)
+def _kinds_of(kind: Expr) -> frozenset[LoopKind]:
     found: set[LoopKind] = set()
     seen: set[Expr] = set()
     waiting = [kind]
@@ -138,8 +148,8 @@ def possible_kinds(kind: Expr) -> set[LoopKind]:
         elif one.op == "where":
             waiting.extend(one.args[1:])
         else:
-            return set(LoopKind)
-    return found
+            return frozenset(LoopKind)
+    return frozenset(found)
 
 
 def is_kind(loop: Loop, kinds: Collection[LoopKind]) -> Expr:

@@ -63,12 +63,13 @@ class Evaluator:
         """The column, int64 (n,), or int64 () where it is the same number for all."""
         known = self._known.get(expr)
         if known is None:
-            if not expr.variables:
-                known = self._tables.of(expr)
-            elif len(expr.variables) == 1:
+            n_variables = len(expr.variables)
+            if n_variables > 1:
+                known = OPERATIONS[expr.op](*[self(arg) for arg in expr.args])
+            elif n_variables:
                 known = self._tables.of(expr)[self._row_numbers(expr.variables[0])]
             else:
-                known = np.asarray(OPERATIONS[expr.op](*(self(arg) for arg in expr.args)))
+                known = self._tables.of(expr)
             self._known[expr] = known
         return known
 

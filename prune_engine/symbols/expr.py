@@ -49,9 +49,7 @@ class Expr:
         self = object.__new__(cls)
         self.op, self.args, self.payload = op, args, payload
         self.constant = payload[0] if op == "const" else None
-        self.variables = (
-            payload[:1] if op in ("part", "rows") else tuple(sorted({v for a in args for v in a.variables}))
-        )
+        self.variables = payload[:1] if op in ("part", "rows") else _union([arg.variables for arg in args])
         _INTERNED[key] = self
         return self
 
@@ -102,6 +100,14 @@ class Expr:
     def le(self, other: ExprLike) -> Expr:
         """1 where less or equal."""
         return _fold("le", self, as_expr(other))
+
+
+def _union(parts: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """All numbers of some ascending lists, ascending: mostly that of one of them."""
+    longest = max(parts, key=len, default=())
+    if all(part is longest or not part or part == longest for part in parts):
+        return longest
+    return tuple(sorted(set().union(*parts)))
 
 
 def as_expr(value: ExprLike) -> Expr:
@@ -191,11 +197,11 @@ def factors(expr: Expr) -> list[Expr]:
 
 
 def _select(condition: Int64Array, then: Int64Array, otherwise: Int64Array) -> Int64Array:
-    return np.where(condition != 0, then, otherwise)
+    return np.where(condition, then, otherwise)
 
 
 def _as_int(operation: Callable[..., NDArray[np.bool_]]) -> Callable[..., Int64Array]:
-    return lambda a, b: np.asarray(operation(a, b)).astype(np.int64)
+    return lambda a, b: operation(a, b).astype(np.int64)
 
 
 #: What each operation does to int64 arrays (or scalars).

@@ -47,13 +47,13 @@ def regions(nest: LoopNest, statement: Statement, running: Loops) -> tuple[Regio
     Accesses that differ only in their offsets (a stencil) count as one box; others of the same buffer are
     added up, to at most the whole buffer.
     """
-    found = []
+    found, running = [], frozenset(running)
     for name, accesses in _by_buffer(statement.accesses):
         buffer = nest.buffers[name]
-        elements = remembered(
-            nest,
-            f"box of {name} in {_place_of(nest, statement)} over {_listed(running)}",
-            partial(_elements, nest, statement, accesses, buffer, running),
+        elements = remembered_of(
+            statement,
+            ("box", name, buffer.shape, running),
+            partial(_elements, statement, accesses, buffer, running),
         )
         found.append(
             Region(buffer, elements, any(not a.is_write for a in accesses), any(a.is_write for a in accesses))
@@ -69,7 +69,7 @@ def footprint_bytes(nest: LoopNest, statement: Statement, depth: int) -> Expr:
 def distinct_elements(nest: LoopNest, statement: Statement, access: Access, running: Loops) -> Expr:
     """How many different elements an access reaches: as its box, but without the gaps that strides leave."""
     return product(
-        _whole(size) if index.coefficients is None else _within(_distinct(nest, statement, index, running), size)
+        _whole(size) if index.coefficients is None else _within(_distinct(statement, index, running), size)
         for index, size in zip(access.indices, nest.buffers[access.buffer].shape, strict=True)
     )
 
@@ -83,10 +83,7 @@ def contiguous_elements(nest: LoopNest, statement: Statement, access: Access, ru
     run = as_expr(1)
     is_whole = as_expr(1)
     for index, size in zip(reversed(access.indices), reversed(shape), strict=True):
-        if index.coefficients is None:
-            length = _whole(size)
-        else:
-            length = _within(_unbroken(nest, statement, index, running), size)
+        length = _whole(size) if index.coefficients is None else _within(_unbroken(statement, index, running), size)
         run = run * where(is_whole, length, 1)
         is_whole = is_whole * length.eq(size)
         if is_whole.constant == 0:
@@ -94,26 +91,26 @@ def contiguous_elements(nest: LoopNest, statement: Statement, access: Access, ru
     return _limited_by_turns(statement, [access], run, running)
 
 
-def span(nest: LoopNest, statement: Statement, iterator: int, running: Loops) -> Expr:
+def span(statement: Statement, iterator: int, running: Loops) -> Expr:
     """How far an iterator goes while the loops ``running`` run: its last value less its first, plus 1."""
     it = statement.iterators[iterator]
     own = _own_loops(it, running)
-    return remembered(
-        nest,
-        f"span of {iterator} in {_place_of(nest, statement)} over {_listed(own)}",
+    return remembered_of(
+        statement,
+        ("span", iterator, own),
         lambda: minimum(
             total(term.stride * (_digits(statement, term, own) - 1) for term in it.terms) + 1, it.extent
         ),
     )
 
 
-def values(nest: LoopNest, statement: Statement, iterator: int, running: Loops) -> Expr:
+def values(statement: Statement, iterator: int, running: Loops) -> Expr:
     """How many different values an iterator takes while the loops ``running`` run (at most)."""
     it = statement.iterators[iterator]
     own = _own_loops(it, running)
-    return remembered(
-        nest,
-        f"values of {iterator} in {_place_of(nest, statement)} over {_listed(own)}",
+    return remembered_of(
+        statement,
+        ("values", iterator, own),
         lambda: minimum(product(_digit_values(statement, term, own) for term in it.terms), it.extent),
     )
 
@@ -142,22 +139,22 @@ def remembered(nest: LoopNest, key: str, make: Callable[[], Expr]) -> Expr:
     return nest.formulas[key]
 
 
-def _place_of(nest: LoopNest, statement: Statement) -> int:
-    return next(n for n, known in enumerate(nest.statements) if known is statement)
-
-
-def _listed(loops: Loops) -> str:
-    return ",".join(map(str, sorted(loops)))
+def remembered_of(statement: Statement, key: object, make: Callable[[], Expr]) -> Expr:
+    """An expression over a statement's loops and accesses, made once for all that are like it."""
+    found = statement.formulas.get(key)
+    if found is None:
+        found = statement.formulas[key] = make()
+    return found
 
 
 def _own_loops(iterator: NestIterator, running: Loops) -> Loops:
     return frozenset(loop for term in iterator.terms for loop, _ in term.over if loop in running)
 
 
-def _elements(nest: LoopNest, statement: Statement, accesses: list[Access], buffer: Buffer, running: Loops) -> Expr:
+def _elements(statement: Statement, accesses: list[Access], buffer: Buffer, running: Loops) -> Expr:
     boxes = []
     for alike in _alike(accesses):
-        box = product(_box(nest, statement, alike, buffer, running))
+        box = product(_box(statement, alike, buffer, running))
         boxes.append(_limited_by_turns(statement, alike, box, running))
     return boxes[0] if len(boxes) == 1 else _within(total(boxes), math.prod(buffer.shape))
 
@@ -191,9 +188,7 @@ def _limited_by_turns(statement: Statement, accesses: list[Access], elements: Ex
     return minimum(elements, turns * widths)
 
 
-def _box(
-    nest: LoopNest, statement: Statement, alike: list[Access], buffer: Buffer, running: Loops
-) -> Iterator[Expr]:
+def _box(statement: Statement, alike: list[Access], buffer: Buffer, running: Loops) -> Iterator[Expr]:
     for dimension, size in enumerate(buffer.shape):
         indices = [access.indices[dimension] for access in alike]
         if indices[0].coefficients is None:
@@ -201,7 +196,7 @@ def _box(
             continue
         first = min(index.offset for index in indices)
         width = max(index.offset + index.width for index in indices) - first
-        yield _within(_hull(nest, statement, Index(indices[0].coefficients, 0, width), running), size)
+        yield _within(_hull(statement, Index(indices[0].coefficients, 0, width), running), size)
 
 
 def _within(extent: Expr, size: int) -> Expr:
@@ -213,33 +208,30 @@ def _whole(size: int) -> Expr:
     return as_expr(max(size, 1))
 
 
-def _hull(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:
+def _hull(statement: Statement, index: Index, running: Loops) -> Expr:
     assert index.coefficients is not None
-    return (
-        total(abs(c) * (span(nest, statement, number, running) - 1) for number, c in index.coefficients)
-        + index.width
-    )
+    return total(abs(c) * (span(statement, number, running) - 1) for number, c in index.coefficients) + index.width
 
 
-def _distinct(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:
+def _distinct(statement: Statement, index: Index, running: Loops) -> Expr:
     assert index.coefficients is not None
-    combinations = product(values(nest, statement, number, running) for number, c in index.coefficients if c)
-    return minimum(combinations * index.width, _hull(nest, statement, index, running))
+    combinations = product(values(statement, number, running) for number, c in index.coefficients if c)
+    return minimum(combinations * index.width, _hull(statement, index, running))
 
 
-def _unbroken(nest: LoopNest, statement: Statement, index: Index, running: Loops) -> Expr:
+def _unbroken(statement: Statement, index: Index, running: Loops) -> Expr:
     """Length of the runs in one dimension: the hull if there are values enough to fill it, else one run of it."""
     assert index.coefficients is not None
-    hull = _hull(nest, statement, index, running)
+    hull = _hull(statement, index, running)
     if all(abs(c) <= index.width and _is_dense(statement, number, running) for number, c in index.coefficients):
         return hull
     filled = [number for number, c in index.coefficients if abs(c) == 1 and _is_dense(statement, number, running)]
-    run = total(span(nest, statement, number, running) - 1 for number in filled) + index.width
+    run = total(span(statement, number, running) - 1 for number in filled) + index.width
     # A stride of c is bridged by runs of at least c.
     reach, fits = run, as_expr(1)
     for number, c in index.coefficients:
         if number not in filled:
-            steps = span(nest, statement, number, running)
+            steps = span(statement, number, running)
             gapless = abs(c) if _is_dense(statement, number, running) else hull
             fits = fits * either(steps.eq(1), as_expr(gapless).le(reach))
             reach = reach + abs(c) * (steps - 1)

@@ -148,6 +148,19 @@ class Statement:
     annotations: dict[str, object] = field(default_factory=dict)
     #: How many of its operations call a library's function (an exponential), which takes as long as tens of others.
     call_count: int = 0
+    #: What symbols made of it alone. Statements of other structures share it that differ in kinds of loops at most:
+    #: what depends on kinds says so in its key.
+    formulas: dict[object, Expr] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def share_formulas(self, known: dict[object, dict[object, Expr]]) -> None:
+        """Have one ``formulas`` with all statements of the same extents, iterators and accesses in ``known``."""
+        key = tuple(loop.extent for loop in self.loops), self.iterators, self.accesses
+        object.__setattr__(self, "formulas", known.setdefault(key, self.formulas))
+
+    @property
+    def kinds(self) -> tuple[Expr, ...]:
+        """Of its loops."""
+        return tuple(loop.kind for loop in self.loops)
 
     @property
     def instances(self) -> Expr:

@@ -127,7 +127,7 @@ def tile(nest: LoopNest, statement: Statement) -> Tile:
     """
     running = loops_from(statement, inner_tile_depth(statement))
     groups = tile_iterators(nest, statement)
-    sizes = [product(values(nest, statement, it, running) for it in group) for group in groups]
+    sizes = [product(values(statement, it, running) for it in group) for group in groups]
     if statement.tile is not None:
         sizes = [size * own for size, own in zip(sizes, statement.tile, strict=True)]
     return Tile(*sizes)

@@ -88,11 +88,15 @@ def nest_columns(batch: CandidateBatch, formulas: Mapping[str, Formula]) -> dict
     Together they cost much less than one by one: what they have in common is computed once.
     Raises SpaceError for a batch whose sketch could not be read.
     """
-    source = _source(batch, next(iter(formulas), ""))
+    return _columns_of(batch, next(iter(formulas), "")).of(formulas)
+
+
+def _columns_of(batch: CandidateBatch, asked_for: str) -> _BatchColumns:
+    source = _source(batch, asked_for)
     known = batch.shared.get(_SHARED)
     if not isinstance(known, _BatchColumns):
         known = batch.shared[_SHARED] = _BatchColumns(source, batch.indices)
-    return known.of(formulas)
+    return known
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,46 +125,90 @@ def group_columns(
     ``formulas`` should remember what it makes, for instance in ``LoopNest.formulas``.
     Raises SpaceError for a batch whose sketch could not be read.
     """
-    source = _source(batch, "columns per statement")
-    for group in source.groups(batch.indices):
+    known = _columns_of(batch, "columns per statement")
+    for group in known.groups:
         wanted = formulas(group.nest)
         n = len(batch) if group.rows is None else len(group.rows)
         for start in range(0, n, max_rows):
             part = slice(start, min(start + max_rows, n))
             whole = group.rows is None and n <= max_rows
             rows = np.arange(part.start, part.stop) if group.rows is None else group.rows[part]
-            indices = batch.indices[part] if group.rows is None else batch.indices[rows]
-            yield GroupColumns(group.nest, None if whole else rows, evaluate(wanted, source.tables, indices))
+            yield GroupColumns(group.nest, None if whole else rows, known.at(wanted, rows))
 
 
 _SHARED = "columns over loop nests"
+#: Batches of fewer candidates, and those with fewer of each structure, are evaluated operation by operation: making
+#: a program takes as long as evaluating it for some thousands.
+_FEW_ROWS, _FEW_OF_STRUCTURE = 2048, 512
 
 
 class _BatchColumns:
-    """A batch's candidates by structure; a small batch keeps every column on the way, for the next symbol."""
+    """A batch's candidates by structure; a small batch keeps every column on the way, for the next symbol.
+
+    Structures differ in few of their loops, so that most of what there is to work out is the same for all of them:
+    where each has few candidates, an expression is worked out for the candidates of all.
+    """
 
     def __init__(self, source: NestSource, indices: Int32Array) -> None:
-        self._tables, self._n = source.tables, len(indices)
-        self._groups = [
-            (group, indices if group.rows is None else indices[group.rows]) for group in source.groups(indices)
-        ]
-        self._evaluators = [
-            Evaluator(self._tables, rows) if self._n <= CHUNK_ROWS else None for _, rows in self._groups
-        ]
+        self._tables, self._indices, self._n = source.tables, indices, len(indices)
+        self.groups = source.groups(indices)
+        is_few = self._n <= _FEW_ROWS or self._n < _FEW_OF_STRUCTURE * len(self.groups)
+        self._whole = _Stretches(self._tables, indices) if is_few else None
+        self._evaluators: dict[int, Evaluator] = {}
 
     def of(self, formulas: Mapping[str, Formula]) -> dict[str, NDArray[np.int64]]:
         columns: dict[str, NDArray[np.int64]] = {}
-        for (group, indices), evaluator in zip(self._groups, self._evaluators, strict=True):
+        for number, group in enumerate(self.groups):
             exprs = [_formula(group.nest, name, formula) for name, formula in formulas.items()]
-            if evaluator is not None and len(exprs) == 1:
-                found = [np.broadcast_to(evaluator(exprs[0]), (len(indices),))]
-            else:
-                found = evaluate(exprs, self._tables, indices)
+            found = self._evaluated(number, exprs)
             if group.rows is None:
                 return dict(zip(formulas, found, strict=True))
             for name, values in zip(formulas, found, strict=True):
                 columns.setdefault(name, np.empty(self._n, dtype=np.int64))[group.rows] = values
         return columns or {name: np.empty(0, dtype=np.int64) for name in formulas}
+
+    def at(self, exprs: Sequence[Expr], rows: NDArray[np.int64]) -> list[Int64Array]:
+        """The columns of expressions at some rows of the batch, each int64 (m,)."""
+        if self._whole is not None:
+            return [self._whole(expr, rows) for expr in exprs]
+        return evaluate(exprs, self._tables, self._indices[rows])
+
+    def _evaluated(self, number: int, exprs: Sequence[Expr]) -> list[Int64Array]:
+        """The columns of expressions over one group's nest, each int64 (rows of the group,)."""
+        rows = self.groups[number].rows
+        if self._whole is not None:
+            return [self._whole(expr, rows) for expr in exprs]
+        indices = self._indices if rows is None else self._indices[rows]
+        if len(exprs) > 1 or self._n > CHUNK_ROWS:
+            return evaluate(exprs, self._tables, indices)
+        if number not in self._evaluators:
+            self._evaluators[number] = Evaluator(self._tables, indices)
+        return [np.broadcast_to(self._evaluators[number](exprs[0]), (len(indices),))]
+
+
+class _Stretches:
+    """Evaluates expressions for a whole batch, a stretch of it at a time, and remembers every column."""
+
+    def __init__(self, tables: TableValues, indices: Int32Array) -> None:
+        n = len(indices)
+        cuts = [slice(start, min(start + _FEW_ROWS, n)) for start in range(0, n, _FEW_ROWS)]
+        self._n, self._parts = n, [(cut, Evaluator(tables, indices[cut])) for cut in cuts]
+        self._known: dict[Expr, Int64Array] = {}
+
+    def __call__(self, expr: Expr, rows: NDArray[np.int64] | None) -> Int64Array:
+        """The column at ``rows`` (None: all), int64 (m,)."""
+        column = self._parts[0][1](expr) if len(self._parts) == 1 else self._joined(expr)
+        if not column.ndim:
+            return np.broadcast_to(column, (self._n if rows is None else len(rows),))
+        return column if rows is None else column[rows]
+
+    def _joined(self, expr: Expr) -> Int64Array:
+        if expr not in self._known:
+            column = np.empty(self._n, dtype=np.int64)
+            for cut, evaluator in self._parts:
+                column[cut] = evaluator(expr)
+            self._known[expr] = column
+        return self._known[expr]
 
 
 def _formula(nest: LoopNest, name: str, formula: Formula) -> Expr:

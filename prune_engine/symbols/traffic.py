@@ -17,7 +17,7 @@ from prune_engine.symbols.bands import (
     together_at,
 )
 from prune_engine.symbols.expr import Expr, as_expr, maximum, product, total, where
-from prune_engine.symbols.footprint import Region, indexing_loops, loops_from, regions, remembered
+from prune_engine.symbols.footprint import Region, indexing_loops, loops_from, regions, remembered, remembered_of
 from prune_engine.symbols.loop_nest import LoopNest, Statement
 
 
@@ -26,6 +26,12 @@ def turns(statement: Statement, buffer: str, depth: int) -> Expr:
 
     Loops that run in parallel always count, since their turns share no memory.
     """
+    return remembered_of(
+        statement, ("turns", buffer, depth, statement.kinds), lambda: _turns(statement, buffer, depth)
+    )
+
+
+def _turns(statement: Statement, buffer: str, depth: int) -> Expr:
     indexing = frozenset[int]().union(
         *(indexing_loops(statement, access) for access in statement.accesses if access.buffer == buffer)
     )
@@ -141,8 +147,9 @@ def chunk_traffic_bytes(nest: LoopNest, statement: Statement, buffer: str) -> Ex
         region = next(r for r in regions(nest, statement, loops_from(statement, depth)) if r.buffer.name == buffer)
         return region.bytes * turns(statement, buffer, depth)
 
-    number = next(n for n, known in enumerate(nest.statements) if known is statement)
-    return remembered(nest, f"chunk traffic of {buffer} in {number}", lambda: in_chunk(statement, at))
+    own = nest.buffers[buffer]
+    key = "chunk traffic", buffer, own.shape, own.item_bytes, statement.kinds
+    return remembered_of(statement, key, lambda: in_chunk(statement, at))
 
 
 def _moved(nest: LoopNest, statement: Statement, depth: int) -> list[tuple[Region, Expr]]:

@@ -56,6 +56,22 @@ class TestContract(DraftScorerContract):
         return nests.batch_of(sketch, nests.random_rows(sketch, 1)).space
 
 
+def test_what_is_remembered_is_what_is_worked_out() -> None:
+    """In whatever batches candidates come, and whatever profile was asked about between."""
+    sketch, profile, other = nests.conv_cpu(14, 16, 32), make_profile(), make_profile(cores=1)
+    rows = nests.random_rows(sketch, 500)
+    scorer = SymbolDraft()
+    for some in (rows[:200], rows[100:], rows):
+        for asked in (profile, other, profile):
+            batch = nests.batch_of(sketch, some)
+            found, fresh = scorer.score(batch, asked), SymbolDraft().score(batch, asked)
+            assert np.array_equal(found.scores, fresh.scores)
+            for name in ("symbols", "penalties"):
+                mine, theirs = getattr(found, name), getattr(fresh, name)
+                assert list(mine) == list(theirs)
+                assert all(np.array_equal(mine[key], theirs[key]) for key in mine)
+
+
 def test_a_good_tile_takes_what_its_multiplications_take() -> None:
     terms = drafted(GOOD)
     # 512^3 multiply-adds, 16 lanes, two pipes, two cores; for 8 of them 9 loads: elements of A, a vector of B.

@@ -10,6 +10,7 @@ from kits.nests import batch_of, gemm_cpu, random_rows
 from prune_engine_lightgbm.columns import columns_of, is_portable
 from prune_engine_lightgbm.device import Device, device_of
 from prune_engine_lightgbm.nest_columns import nest_feature_columns
+from prune_engine_lightgbm.remembered import RememberedColumns
 from prune_engine_lightgbm.rows import matrix
 
 from prune_engine.candidates import CandidateBatch, rows_of
@@ -39,6 +40,16 @@ def test_at_least_38_columns_differ_between_candidates(device: Device) -> None:
     columns = columns_of(batch_of(SKETCH, random_rows(SKETCH, 2000)), device)
     assert sum(np.ptp(column) > 0 for column in columns.values() if not np.isnan(column).any()) >= 38
     assert all(column.dtype == np.float32 and column.shape == (2000,) for column in columns.values())
+
+
+def test_remembered_columns_are_those_worked_out(device: Device) -> None:
+    remembered, rows = RememberedColumns(), random_rows(SKETCH, 300)
+    for some in (rows[:200], rows[100:], rows[::-1].copy()):
+        batch = batch_of(SKETCH, some)
+        found, fresh = remembered(batch, device), nest_feature_columns(batch, device)
+        assert list(found) == list(fresh)
+        assert all(np.array_equal(found[name], fresh[name], equal_nan=True) for name in fresh)
+        assert all(column.dtype == np.float32 for column in found.values())
 
 
 def test_tile_shape(device: Device) -> None:

@@ -166,7 +166,7 @@ def test_reduction_loops_outside_do_not_bring_the_output_in_again(cpu_gemm: Cand
 def test_padded_outermost_digit_does_not_begin_again() -> None:
     """Three rows over threads of two: two threads hold two rows, though their loop is padded to four."""
     batch = one(nests.softmax_cuda(3, 8), (2,), (2,), (2,))
-    assert value_of(batch, lambda nest: span(nest, nest.statement("max"), 0, {1})) == 2
+    assert value_of(batch, lambda nest: span(nest.statement("max"), 0, {1})) == 2
 
 
 def test_a_loop_with_a_stride_makes_runs_of_one(cpu_gemm: CandidateBatch) -> None:

@@ -29,7 +29,7 @@ from prune_engine.symbols.expr import (
     where,
 )
 from prune_engine.symbols.program import CHUNK_ROWS
-from prune_engine.symbols.structure import NestGroup, canonical_by_nests, nest_columns
+from prune_engine.symbols.structure import NestGroup, canonical_by_nests, group_columns, nest_columns
 
 
 def sketch_of_three() -> Sketch:
@@ -154,6 +154,49 @@ class ByFirstPart:
             NestGroup(nest, np.flatnonzero((indices[:, 0] == 0) == first))
             for nest, first in zip(self.nests, (True, False), strict=True)
         ]
+
+
+class ByLastPart:
+    """A source whose candidates fall into as many structures as the last variable has rows, tens of them."""
+
+    def __init__(self, sketch: Sketch) -> None:
+        self.tables = TableValues(sketch)
+        self.nests = [
+            nests.Builder().nest(is_refused=part(0, 0) * part(1, 1) + number * (number % 2) * part(0, 1))
+            for number in range(len(sketch.variables[-1].table))
+        ]
+
+    def canonical(self, indices: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+        return canonical_by_nests(self, indices)
+
+    def groups(self, indices: np.ndarray) -> list[NestGroup]:  # type: ignore[type-arg]
+        return [
+            NestGroup(nest, rows)
+            for number, nest in enumerate(self.nests)
+            if len(rows := np.flatnonzero(indices[:, -1] == number))
+        ]
+
+
+@pytest.mark.parametrize("n", [0, 40, 2048, 2049, 5000, CHUNK_ROWS + 9, 30000])
+def test_candidates_of_many_structures(n: int) -> None:
+    """They are the same whether they are worked out for each structure or for all candidates at once."""
+    many = Variable.of("many", VariableKind.LOCATION, np.arange(40, dtype=np.int32)[:, None])
+    sketch = replace(SKETCH, variables=(*SKETCH.variables, many))
+    batch = nests.batch_of(replace(sketch, nests=ByLastPart(sketch)), nests.random_rows(sketch, n))
+    a, b = (batch.column(0)[:, k].astype(np.int64) for k in (0, 1))
+    number = batch.indices[:, -1].astype(np.int64)
+    expected = a * batch.column(1)[:, 1] + number * (number % 2) * b
+    wanted = {"refused": lambda nest: nest.is_refused, "three": lambda nest: as_expr(3)}
+    assert batch.symbol("is_refused").tolist() == expected.tolist()
+    columns = nest_columns(batch, wanted)
+    assert columns["refused"].tolist() == expected.tolist()
+    assert columns["three"].tolist() == [3] * n
+    found = np.full(n, -1, dtype=np.int64)
+    for group in group_columns(batch, lambda nest: [nest.is_refused], max_rows=100):
+        rows = np.arange(n) if group.rows is None else group.rows
+        assert len(rows) <= 100
+        found[rows] = group.columns[0]
+    assert found.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("n", [0, 7, CHUNK_ROWS + 9])

@@ -41,8 +41,16 @@ from prune_engine.symbols.loop_nest import (
 DYNAMIC = "a loop without a constant extent"
 
 
-def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> LoopNest:
-    """The nest of a post-processed tree. ``limits`` are those of a GPU target."""
+def loop_nest(
+    done: Processed,
+    is_canonical: Expr,
+    limits: GpuLimits | None,
+    known: dict[object, dict[object, Expr]] | None = None,
+) -> LoopNest:
+    """The nest of a post-processed tree. ``limits`` are those of a GPU target.
+
+    ``known`` is what symbols made of the statements of other structures, and is added to.
+    """
     order = _program_order(done)
     # Two buffers may have one name in TVM; here names are keys.
     names = _unique_names(done.tree)
@@ -55,6 +63,7 @@ def loop_nest(done: Processed, is_canonical: Expr, limits: GpuLimits | None) -> 
         n_shared = next((k for k, (a, b) in enumerate(zip(around, previous, strict=False)) if a is not b), None)
         n_shared = min(len(around), len(previous)) if n_shared is None else n_shared
         statements.append(_statement(done, block, role, names, n_shared))
+        statements[-1].share_formulas({} if known is None else known)
         previous = around
     nest = LoopNest(tuple(statements), buffers, as_expr(0), is_canonical, tuple(_pipelines(done.tree)))
     reasons = refusals(done, nest, limits) if limits is not None else {}

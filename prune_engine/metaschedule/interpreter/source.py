@@ -55,6 +55,7 @@ class InterpretedSketch:
         self._tree, self._instructions, self._facts = tree, instructions, facts
         self._tables = tables
         self._n_read = 0
+        self._formulas: dict[object, dict[object, Expr]] = {}
         self._n_locations = sum(inst.kind == "SampleComputeLocation" for inst in instructions)
         self._first = self._step(())
 
@@ -68,6 +69,7 @@ class InterpretedSketch:
         if self._n_read > _MAX_KEPT:  # some spaces have tens of thousands
             self._n_read = 0
             self._first.inner.clear()
+            self._formulas.clear()
             self._tables.forget()
         found: list[NestGroup] = []
         self._collect(self._first, (), indices, None, found)
@@ -136,4 +138,4 @@ class InterpretedSketch:
         is_canonical = as_expr(1)
         for variable, chosen in runner.locations:
             is_canonical = both(is_canonical, chosen.eq(part(variable, 0)))
-        return _Step(nest=loop_nest(done, is_canonical, limits))
+        return _Step(nest=loop_nest(done, is_canonical, limits, self._formulas))

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from kits.oracle import case, random_batch
+from prune_engine_lightgbm.nest_formulas import formulas_of
 
 from prune_engine.metaschedule.interpreter import source
+from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
+
+FORMULAS = {symbol.name: symbol.formula for symbol in BUILTIN_SYMBOLS if symbol.formula} | dict(formulas_of("cpu"))
 
 
 def test_structures_are_let_go_of_and_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,6 +37,19 @@ def test_whose_decisions_run_is_the_same_with_and_without_reading_nests() -> Non
         quick = sketch.nests.canonical(batch.indices)
         assert quick.tolist() == source_of_truth(sketch.nests, batch.indices)
         assert 0 < quick.sum() < len(quick)
+
+
+@pytest.mark.parametrize("workload", ["conv3x3", "softmax"])
+def test_what_symbols_say_does_not_depend_on_the_structures_read_before(workload: str) -> None:
+    space, _ = case(workload, "llvm")
+    for sketch in space.sketches[:3]:
+        assert isinstance(sketch.nests, source.InterpretedSketch)
+        batch = random_batch(space, sketch, 12)
+        for group in sketch.nests.groups(batch.indices):
+            own = replace(group.nest, statements=tuple(map(replace, group.nest.statements)), formulas={})
+            assert all(not statement.formulas for statement in own.statements)
+            for name, formula in FORMULAS.items():
+                assert formula(group.nest) is formula(own), name
 
 
 def source_of_truth(nests: source.InterpretedSketch, indices: np.ndarray) -> list[bool]:  # type: ignore[type-arg]
