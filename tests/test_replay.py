@@ -194,9 +194,10 @@ def test_found_after_counts_failures_as_nothing() -> None:
 
 
 def test_a_replay_neither_takes_from_the_library_nor_adds_to_it(
-    recorded: RecordedSpace, profile: HardwareProfile, store: Store
+    recorded: RecordedSpace, profile: HardwareProfile, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its latencies are no device's, and what was not recorded cannot be measured."""
+    monkeypatch.setattr("prune_engine.engine.harvest", lambda *_, **__: pytest.fail("asked for entries"))
     for config in (CONFIG, CONFIG.model_copy(update={"transfer": True, "harvest": True})):
         done = replay([recorded], config, profile, store)
         assert done.run.tasks[0].transfer is None

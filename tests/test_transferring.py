@@ -178,6 +178,14 @@ def test_a_rewritten_schedule_is_measured_and_can_win(run_engine: RunEngine, sto
     assert not run.failures
 
 
+def test_one_schedule_rewritten_twice_has_one_sketch(run_engine: RunEngine, store: Store) -> None:
+    task = make_task()
+    run = run_engine([task], plugins=planned(floors=[1.05, 1.05, 2.0]), n_trials=4)
+    stored = store.candidates(task.task_id, "fake-cpu", 2)
+    numbers = {row.sketch_id: row.sketch_index for row in stored if row.candidate_id in run.asked[:2]}
+    assert numbers == {"fixed-1.05": 2, "fixed-2": 3}
+
+
 @pytest.mark.parametrize("n_more", [0, 12])
 def test_a_later_run_knows_rewritten_schedules_again(run_engine: RunEngine, n_more: int) -> None:
     task = make_task()
