@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,8 +24,10 @@ PAD = "pad"
 
 #: What extents are rounded up to a multiple of: lanes of vectors, and of several of them.
 _MULTIPLES = (8, 16, 32, 64)
-#: The most that an extent may grow; a small one always may to the next multiple of the smallest.
+#: The most that an extent may grow.
 _MOST_GROWTH = 1.3
+#: Multiplications for each element that is copied, below which the copies cost too much.
+_LEAST_INTENSITY = 16.0
 #: Padded tilings tried of one entry, and extents of one axis.
 _N_TRIED, _N_OPTIONS = 2, 3
 #: Iterators of a product of matrices.
@@ -47,14 +49,16 @@ class PaddedTiling:
 def padded_tilings(match: Match) -> list[PaddedTiling]:
     """Ways to pad, best first.
 
-    Empty where the choice tables have rows near the source's factors, or where the statement is no product of
-    matrices, for all that its tiles tell: one reduction and at least two other iterators.
+    Empty where the choice tables have rows near the source's factors, where copies would cost too much, or where
+    the statement is no product of matrices, for all that its tiles tell: one reduction, two or more other iterators.
     """
     tiles = list(match.tiles.items())
     subjects = [variable.subject for _, variable in tiles if variable.subject is not None]
     if len(subjects) < len(tiles) or len({subject.statement for subject in subjects}) != 1:
         return []
     if len(tiles) < _LEAST_ITERATORS or sum(subject.is_reduction for subject in subjects) != 1:
+        return []
+    if _intensity(list(match.tiles.values())) < _LEAST_INTENSITY:
         return []
     options = [_options(variable, match.entry.choices[number].values) for number, variable in tiles]
     combined = sorted(itertools.product(*options), key=lambda found: sum(one.cost for one in found))
@@ -67,6 +71,16 @@ def padded_tilings(match: Match) -> list[PaddedTiling]:
         for found in combined[:_N_TRIED]
         if [one.extent for one in found] != extents
     ]
+
+
+def _intensity(variables: Sequence[Variable]) -> float:
+    """Multiplications for each element of the operands and the result of a product of m x k by k x n matrices.
+
+    That is mnk / (mk + kn + mn); m and n are the largest extents that are not reduced, a batch has no part in it.
+    """
+    reduced = [extent_of(v) for v in variables if v.subject is not None and v.subject.is_reduction]
+    others = sorted(extent_of(v) for v in variables if v.subject is not None and not v.subject.is_reduction)
+    return 1 / sum(1 / extent for extent in (*reduced, *others[-2:]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +99,9 @@ def _options(variable: Variable, factors: Decision) -> list[_Option]:
     if as_it_is.cost <= _FAR:
         return [as_it_is]
     rounded = {-(-extent // multiple) * multiple for multiple in _MULTIPLES} - {extent}
-    most = max(extent * _MOST_GROWTH, min(rounded, default=extent))
     found = [as_it_is]
     for padded in sorted(rounded):
-        if padded <= most:
+        if padded <= extent * _MOST_GROWTH:
             table = perfect_tile_table(padded, len(factors), _MAX_INNERMOST)
             found.append(
                 _option(replace(variable, table=table, rows=np.arange(len(table), dtype=np.int32)), factors, extent)

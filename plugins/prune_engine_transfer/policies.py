@@ -27,9 +27,8 @@ _Options = tuple[Int32Array, Float64Array]
 
 @dataclass(frozen=True, slots=True)
 class Refitted:
-    """Candidates of a sketch, ``rows`` int32 (n, v), with the policy that each comes by, nearest first."""
+    """Candidates of a sketch, ``rows`` int32 (n, v), nearest first, with their distances, float64 (n,)."""
 
-    policy: str
     rows: Int32Array
     distances: Float64Array
 
@@ -51,7 +50,7 @@ def refitted(match: Match, policy: str) -> Refitted | str:
             options.append(found)
         else:
             options.append((np.array([nearest_choice(variable, choice.values)], dtype=np.int32), np.zeros(1)))
-    return Refitted(policy, *_combined(options))
+    return Refitted(*_combined(options))
 
 
 def _repair(variable: Variable, factors: tuple[int, ...]) -> _Options | str:

@@ -18,20 +18,25 @@ from prune_engine_transfer.padding import PAD
 
 #: The policy that takes a schedule of this very kernel as it is.
 COPY = "copy"
-#: How many candidates of the space there are for each rewritten trace.
-_PERIODS = {PAD: 1, CEIL: 7}
-#: What one octave of difference in shape, and one place in the source's own ranking, cost in ln(fitness).
-_PER_OCTAVE, _PER_RANK = 0.05, 0.05
+#: After how many candidates of the space the first rewritten trace comes, and each further one.
+_PLACES = {PAD: (0, 1), CEIL: (7, 7)}
+#: What it costs in ln(fitness) to be off the source's tiles (sum of |ln|), and what an octave of difference in
+#: shape and a place in the source's own ranking do. By replay on matrix products and convolutions.
+_PER_DISTANCE, _PER_OCTAVE, _PER_RANK = 0.2, 0.02, 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Refit:
-    """Candidates of one sketch that come of one entry by one policy: ``rows`` int32 (n, v)."""
+    """Candidates of one sketch that come of one entry by one policy: ``rows`` int32 (n, v).
+
+    ``distances`` float64 (n,): how far their tiles are from what the policy wants.
+    """
 
     donor: Donor
     sketch_index: int
     policy: str
     rows: Int32Array
+    distances: Float64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,17 +70,26 @@ def ranked(
 ) -> Ranking:
     """The best ``limit``. Of equal candidates the first has the credit.
 
-    Schedules of this very kernel come first, whatever the rules say of them: they were measured. Candidates of the
-    space are ordered by fitness, less what the source's shape and rank are off, those of this device before others;
-    rewritten traces, which nothing can judge, by what the source reached times the useful share.
+    Schedules of this very kernel come first, whatever the rules say of them: they were measured. Then those of this
+    device, and last of others. Candidates of the space are ordered by fitness, less what tiles and shape are off
+    the source's; rewritten traces, which nothing can judge, by what the source reached times the useful share.
     """
-    candidates, n_known, n_dropped = _of_the_space(refits, space, fitness)
-    return Ranking(_interleaved(candidates, n_known, _of_rewrites(rewrites))[:limit], n_dropped)
+    known, candidates, n_dropped = _of_the_space(refits, space, fitness)
+    traces = _of_rewrites(rewrites)
+    order: list[Refitted | Rewrite] = list(known)
+    for is_here in (True, False):
+        order += _interleaved(
+            [one for one in candidates if one.refit.donor.is_here is is_here],
+            [one for one in traces if one.donor.is_here is is_here],
+        )
+    return Ranking(tuple(order[:limit]), n_dropped)
 
 
-def _of_the_space(refits: Sequence[Refit], space: DesignSpace, fitness: Fitness) -> tuple[list[Refitted], int, int]:
-    """Candidates of the space, best first; how many were measured on this very kernel, and how many are dropped."""
-    owners, rows = _distinct(refits)
+def _of_the_space(
+    refits: Sequence[Refit], space: DesignSpace, fitness: Fitness
+) -> tuple[list[Refitted], list[Refitted], int]:
+    """What was measured on this very kernel, other candidates of the space, best first; how many are dropped."""
+    owners, rows, distances = _distinct(refits)
     sketches = np.array([refits[owner].sketch_index for owner in owners], dtype=np.int64)
     judged = np.zeros(len(rows))
     for index in np.unique(sketches):
@@ -83,39 +97,35 @@ def _of_the_space(refits: Sequence[Refit], space: DesignSpace, fitness: Fitness)
         judged[here] = fitness(CandidateBatch(space, space.sketches[index], np.stack([rows[i] for i in here])))
     donors = [refits[owner].donor for owner in owners]
     is_known: BoolArray = np.array([_is_known(refits[owner]) for owner in owners], dtype=np.bool_)
-    keep: BoolArray = (judged > 0) | is_known
-    expected = np.log(np.maximum(judged, np.finfo(np.float64).tiny)) - _penalties(donors)
+    expected = np.log(np.maximum(judged, np.finfo(np.float64).tiny))
+    expected -= _penalties(donors) + _PER_DISTANCE * distances
     # Of this kernel's own schedules the source has measured which is best, so that nothing has to be guessed.
-    expected[is_known] = [-donors[i].entry.rank for i in np.flatnonzero(is_known).tolist()]
-    is_far: BoolArray = np.array([not donor.is_here for donor in donors], dtype=np.bool_)
-    order = [i for i in np.lexsort((-expected, is_far, ~is_known)).tolist() if keep[i]]
-    return [Refitted(refits[owners[i]], rows[i]) for i in order], int(is_known.sum()), len(rows) - len(order)
+    known = sorted(np.flatnonzero(is_known).tolist(), key=lambda i: donors[i].entry.rank)
+    others = [i for i in np.argsort(-expected, kind="stable").tolist() if judged[i] > 0 and not is_known[i]]
+    first, then = ([Refitted(refits[owners[i]], rows[i]) for i in which] for which in (known, others))
+    return first, then, len(rows) - len(first) - len(then)
 
 
 def _of_rewrites(rewrites: Sequence[Rewrite]) -> list[Rewrite]:
-    """Distinct rewritten traces, best first."""
-    distinct = list({rewrite.trace_json: rewrite for rewrite in reversed(rewrites)}.values())
-    penalties = _penalties([rewrite.donor for rewrite in distinct])
+    """Distinct rewritten traces, best first; of equal ones the first has the credit."""
+    distinct = list({rewrite.trace_json: rewrite for rewrite in reversed(rewrites)}.values())[::-1]
     reached = np.array([rewrite.donor.entry.flop_per_sec * rewrite.useful_share for rewrite in distinct])
-    is_far = np.array([not rewrite.donor.is_here for rewrite in distinct], dtype=np.bool_)
-    expected = np.log(np.maximum(reached, 1.0)) - penalties
-    return [distinct[i] for i in np.lexsort((-expected, is_far)).tolist()]
+    expected = np.log(np.maximum(reached, 1.0)) - _penalties([rewrite.donor for rewrite in distinct])
+    return [distinct[i] for i in np.argsort(-expected, kind="stable").tolist()]
 
 
-def _interleaved(
-    candidates: Sequence[Refitted], n_known: int, rewrites: Sequence[Rewrite]
-) -> tuple[Refitted | Rewrite, ...]:
-    """What was measured on this kernel, then candidates with rewritten traces in between.
+def _interleaved(candidates: Sequence[Refitted], rewrites: Sequence[Rewrite]) -> list[Refitted | Rewrite]:
+    """Candidates with rewritten traces in between.
 
     A trace is padded only where the space has nothing like it, and then is mostly better than all of the space:
     every other place is one. Rounding up rarely wins: every eighth place.
     """
-    rest: list[tuple[float, Refitted | Rewrite]] = [(float(n), one) for n, one in enumerate(candidates[n_known:])]
-    for policy, period in _PERIODS.items():
-        places = (period * n - 0.5 if policy == PAD else period * (n + 1) - 0.5 for n in itertools.count())
-        rest += zip(places, (one for one in rewrites if one.policy == policy), strict=False)
-    rest.sort(key=lambda placed: placed[0])
-    return (*candidates[:n_known], *(one for _, one in rest))
+    placed: list[tuple[float, Refitted | Rewrite]] = [(float(n), one) for n, one in enumerate(candidates)]
+    for policy, (first, period) in _PLACES.items():
+        places = (first + period * n - 0.5 for n in itertools.count())
+        placed += zip(places, (one for one in rewrites if one.policy == policy), strict=False)
+    placed.sort(key=lambda one: one[0])
+    return [one for _, one in placed]
 
 
 def _is_known(refit: Refit) -> bool:
@@ -127,16 +137,18 @@ def _penalties(donors: Sequence[Donor]) -> Float64Array:
     return np.array([_PER_OCTAVE * donor.shape_distance + _PER_RANK * donor.entry.rank for donor in donors])
 
 
-def _distinct(refits: Sequence[Refit]) -> tuple[list[int], list[Int32Array]]:
-    """The first of equal candidates: the number of its refit, and its row."""
+def _distinct(refits: Sequence[Refit]) -> tuple[list[int], list[Int32Array], Float64Array]:
+    """The first of equal candidates: the number of its refit, its row, its distance."""
     seen: set[tuple[int, bytes]] = set()
     owners: list[int] = []
     rows: list[Int32Array] = []
+    distances: list[float] = []
     for number, refit in enumerate(refits):
-        for row in np.ascontiguousarray(refit.rows):
+        for row, distance in zip(np.ascontiguousarray(refit.rows), refit.distances.tolist(), strict=True):
             key = refit.sketch_index, row.tobytes()
             if key not in seen:
                 seen.add(key)
                 owners.append(number)
                 rows.append(row)
-    return owners, rows
+                distances.append(distance)
+    return owners, rows, np.array(distances, dtype=np.float64)

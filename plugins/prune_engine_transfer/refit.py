@@ -84,7 +84,7 @@ class _Work:
                 self._misses[policy, found] += 1
             else:
                 name = COPY if is_copy and policy == REPAIR else policy
-                self.refits.append(Refit(donor, match.sketch.index, name, found.rows))
+                self.refits.append(Refit(donor, match.sketch.index, name, found.rows, found.distances))
 
     def _rewrite(self, donor: Donor, match: Match) -> None:
         if not donor.is_strict:  # its trace names statements that are not there

@@ -140,6 +140,20 @@ def test_other_devices_are_behind() -> None:
     assert sources == sorted(sources, key=lambda source: source != near[0].entry_id)
 
 
+def test_padded_traces_alternate_with_candidates_and_those_rounded_up_are_rare() -> None:
+    near = entries_of(6, shape=(64, 48, 32))
+    far = [replace(entry, n_threads=8, entry_id="") for entry in entries_of(6, shape=(64, 48, 32), seed=1)]
+    found = in_order(proposed([*near, *far], shape=(127, 96, 64), limit=400))
+    policies = [policy for policy, _, _ in found]
+    n_padded = sum(policy == "pad" for policy, source, _ in found if source in {e.entry_id for e in near})
+    assert n_padded >= 3
+    assert policies[: 2 * n_padded : 2] == ["pad"] * n_padded
+    assert "ceil" not in policies[:7]
+    assert policies.index("ceil") == 7 + min(n_padded, 8)
+    sources = [source in {e.entry_id for e in near} for _, source, _ in found]
+    assert sources == sorted(sources, reverse=True)
+
+
 @pytest.mark.parametrize(
     "target", ["cuda -arch=sm_80", "llvm -mcpu=znver4", '{"kind":"llvm","mattr":["+avx2"]}'], ids=str
 )
