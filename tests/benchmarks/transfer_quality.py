@@ -52,7 +52,7 @@ def row(tuned: Tuned, moved: Moved, timed: Timed) -> Row:
     untuned = kernel_secs(tuned, timed, UNTUNED)
     secs = {who: kernel_secs(tuned, timed, who) for who in whos}
     speedups = {who: untuned / secs[who] for who in whos}
-    tunable = {task.task_id for task in tuned.tasks if task.trials}
+    tunable = {task.task_id for task in tuned.tasks if task.is_tunable}
     return Row(
         subject=tuned.subject,
         n_kernels=len(tuned.tasks),
@@ -176,7 +176,7 @@ def shares(tuned: Tuned, key: str) -> dict[str, float]:
         spent = task.weight * (task.default_secs or 0.0)
         total += spent
         name = getattr(task, key)
-        if name is not None and task.trials:
+        if name is not None and task.is_tunable:
             secs[name] += spent
     return {name: spent / total for name, spent in secs.items()} if total else {}
 

@@ -41,7 +41,8 @@ class Trial:
 class TunedTask:
     """A kernel of a tuned model; ``trace`` is the packed schedule that was best, None where none beat the default.
 
-    ``strict`` and ``anchor`` are its classes, None where the adapter could not tell.
+    ``strict`` and ``anchor`` are its classes, None where the adapter could not tell. One that is not ``is_tunable``
+    has nothing to choose.
     """
 
     task_id: str
@@ -54,6 +55,7 @@ class TunedTask:
     default_secs: float | None
     trials: tuple[Trial, ...] = ()
     trace: str | None = None
+    is_tunable: bool = True
 
 
 @dataclass(frozen=True)

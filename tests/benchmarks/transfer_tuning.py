@@ -129,10 +129,14 @@ def _tuned(
         said = "".join(line for _, line in events)[-2000:]
         raise subprocess.CalledProcessError(process.returncode, command, stderr=said)
     ready_secs = _began(events)
+    sizes = {
+        task["task_id"]: task["space_size"] for task in json.loads(store.with_name("answer").read_text())["tasks"]
+    }
     opened = open_store(str(store))
     try:
         tasks = tuple(
-            _task(task, opened, n_threads, started_at + ready_secs) for task in subject.load(n_threads).tasks
+            _task(task, opened, n_threads, started_at + ready_secs, is_tunable=sizes[task.task_id] > 1)
+            for task in subject.load(n_threads).tasks
         )
     finally:
         opened.close()
@@ -158,7 +162,7 @@ def _began(events: Sequence[tuple[float, str]]) -> float:
     raise NeverBeganError("the seconds were over when the untuned kernels were measured")
 
 
-def _task(task: TuningTask, store: Store, n_threads: int, began_at: float) -> TunedTask:
+def _task(task: TuningTask, store: Store, n_threads: int, began_at: float, *, is_tunable: bool) -> TunedTask:
     device = cpu_model()
     rows = store.candidates(task.task_id, device, n_threads)
     default = next((row.measurement for row in rows if row.candidate_id == DEFAULT_CANDIDATE), None)
@@ -180,6 +184,7 @@ def _task(task: TuningTask, store: Store, n_threads: int, began_at: float) -> Tu
             for m in (row.measurement for row in measured)
         ),
         trace=packed(winner.trace_json) if winner and winner.trace_json else None,
+        is_tunable=is_tunable,
     )
 
 

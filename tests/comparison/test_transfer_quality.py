@@ -71,7 +71,7 @@ def full(kit: SimpleNamespace) -> Any:
         kit,
         tuned_task(kit, "x", 8.0, {10.0: 4.0, 30.0: 2.0}, weight=2),
         tuned_task(kit, "y", 4.0, {20.0: 1.0}),
-        tuned_task(kit, "z", 1.0, {}, trace=None),
+        tuned_task(kit, "z", 1.0, {}, trace=None, is_tunable=False),
     )
 
 
