@@ -50,7 +50,7 @@ def padded_tilings(match: Match) -> list[PaddedTiling]:
     """Ways to pad, best first.
 
     Empty where the choice tables have rows near the source's factors, where copies would cost too much, or where
-    the statement is no product of matrices, for all that its tiles tell: one reduction, two or more other iterators.
+    the statement is no product of matrices for all that its tiles tell: one reduction, two or more other iterators.
     """
     tiles = list(match.tiles.items())
     subjects = [variable.subject for _, variable in tiles if variable.subject is not None]
