@@ -99,7 +99,7 @@ class LineProgress(Observer):
             return
         self._last_secs = time.monotonic()
         before = sum(t.weight * t.default_secs for t in tasks if t.default_secs)
-        after = sum(t.weight * t.best_secs for t in tasks if t.best_secs)
+        after = sum(t.weight * (t.best_secs or t.default_secs or 0.0) for t in tasks)
         n_trials, n_valid = sum(t.n_trials for t in tasks), sum(t.n_valid for t in tasks)
         line = f"  {elapsed_secs:.0f} s: {n_trials} trials ({n_valid} valid)"
         if before:
@@ -135,7 +135,7 @@ class JsonProgress(Observer):
                 "n_trials_left": n_trials_left,
                 "n_valid": sum(t.n_valid for t in tasks),
                 "kernel_secs_before": sum(t.weight * t.default_secs for t in tasks if t.default_secs),
-                "kernel_secs_after": sum(t.weight * t.best_secs for t in tasks if t.best_secs),
+                "kernel_secs_after": sum(t.weight * (t.best_secs or t.default_secs or 0.0) for t in tasks),
             }
         )
 

@@ -88,3 +88,11 @@ def test_full_disk_behind_stderr_does_not_stop_the_work() -> None:
             [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=full, text=True, check=False
         )
     assert (done.returncode, done.stdout) == (0, "done\n")
+
+
+def test_a_kernel_whose_schedule_was_not_timed_counts_as_before(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("prune_engine.cli.progress._LINE_INTERVAL_SECS", 0.0)
+    LineProgress().on_tasks([summary(1), replace(summary(2), best_secs=None)], 61.0, None, None)
+    assert "kernels 37 ms -> 25.9 ms" in capsys.readouterr().err
