@@ -61,7 +61,13 @@ class Program:
             ]
             for step in self._steps:
                 step(columns)
-        return [outputs[a] if isinstance(a, int) else np.broadcast_to(a, (n,)) for a in self._answers]
+        return [outputs[a] if isinstance(a, int) else filled(a, n) for a in self._answers]
+
+
+def filled(number: Int64Array, n: int) -> Int64Array:
+    """A column of one number, int64 (n,), not to be written to. ``number`` is int64 ()."""
+    # Broadcasting takes no memory, but several times as long as writing a short column.
+    return np.full(n, number, dtype=np.int64) if n <= CHUNK_ROWS else np.broadcast_to(number, (n,))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from prune_engine.space import Int32Array
 from prune_engine.symbols.evaluate import CHUNK_ROWS, Evaluator, TableValues, evaluate
 from prune_engine.symbols.expr import Expr, Int64Array
 from prune_engine.symbols.loop_nest import LoopNest
+from prune_engine.symbols.program import filled
 from prune_engine.symbols.table import Column, SymbolDef
 
 if TYPE_CHECKING:
@@ -183,7 +184,8 @@ class _BatchColumns:
             return evaluate(exprs, self._tables, indices)
         if number not in self._evaluators:
             self._evaluators[number] = Evaluator(self._tables, indices)
-        return [np.broadcast_to(self._evaluators[number](exprs[0]), (len(indices),))]
+        column = self._evaluators[number](exprs[0])
+        return [column if column.ndim else filled(column, len(indices))]
 
 
 class _Stretches:
@@ -199,7 +201,7 @@ class _Stretches:
         """The column at ``rows`` (None: all), int64 (m,)."""
         column = self._parts[0][1](expr) if len(self._parts) == 1 else self._joined(expr)
         if not column.ndim:
-            return np.broadcast_to(column, (self._n if rows is None else len(rows),))
+            return filled(column, self._n if rows is None else len(rows))
         return column if rows is None else column[rows]
 
     def _joined(self, expr: Expr) -> Int64Array:

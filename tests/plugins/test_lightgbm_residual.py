@@ -274,6 +274,16 @@ def test_equal_predictions_share_a_rank() -> None:
     assert rank_correlation(2 * truth, truth) == pytest.approx(1)
 
 
+def test_rank_correlation_is_spearmans() -> None:
+    from scipy.stats import spearmanr
+
+    rng = np.random.default_rng(0)
+    for n in range(3, 40):
+        a, b = rng.integers(0, 5, n).astype(np.float64), rng.normal(size=n)
+        a[:2] = 0, 1  # never all the same, and mostly with ties
+        assert rank_correlation(a, b) == pytest.approx(float(spearmanr(a, b).statistic))
+
+
 def test_seed_decides() -> None:
     context, batch = make_context(), make_batch(60, sketch=1)
     scores = [taught(context, seed=seed).score(batch, context).scores for seed in (1, 1, 2)]
