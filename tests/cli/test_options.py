@@ -107,8 +107,9 @@ class TestNamesOnTheCommandLine:
         assert option_names("plugins/seed.py: no such file") == "plugins/seed.py: no such file"
 
     def test_every_option_of_a_field_is_one(self) -> None:
-        command = typer.main.get_command(make_app()).commands["tune"]  # type: ignore[attr-defined]
-        known = {name for parameter in command.params for name in parameter.opts}
+        commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+        verbs = commands["tune"], commands["transfer"]
+        known = {name for verb in verbs for parameter in verb.params for name in parameter.opts}
         assert set(_OPTIONS.values()) <= known
         assert set(_OPTIONS) <= set(EngineConfig.model_fields)
 
