@@ -207,3 +207,13 @@ def test_what_cannot_be_read_has_no_class():
     y = te.compute((n,), lambda i: x[i] + 1.0, name="y")
     assert kernel_class_of(tvm.IRModule({"main": te.create_prim_func([x, y])}), "llvm") is None
     assert kernel_class_of(tvm.IRModule({}), "llvm") is None
+
+
+def test_what_has_no_iterators_has_no_class():
+    """Its loops are hand-written: extents that are not known cannot be told apart."""
+    tvm = import_tvm()
+    from tvm import te, topi
+
+    x = te.placeholder((16, 8), name="x")
+    mod = tvm.IRModule({"main": te.create_prim_func([x, topi.cumsum(x, axis=1)])})
+    assert kernel_class_of(mod, "llvm") is None
