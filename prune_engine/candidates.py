@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,14 @@ from prune_engine.space import DesignSpace, Int32Array, Sketch
 from prune_engine.symbols.table import Column, compute_column
 
 Decision = tuple[int, ...]
+
+
+class Divisible(abc.ABC):
+    """What symbols share of a batch, if it is of use for a part of that batch as well."""
+
+    @abc.abstractmethod
+    def part(self, indices: Int32Array, rows: NDArray[np.integer] | NDArray[np.bool_]) -> Divisible:
+        """The same of the candidates at ``rows`` (positions or a mask), which are ``indices``, int32 (m, v)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +44,7 @@ class CandidateBatch:
     space: DesignSpace = field(repr=False)
     sketch: Sketch = field(repr=False)
     indices: Int32Array
-    #: Room for what symbols of one batch share (`symbols.structure`).
+    #: Room for what symbols of one batch share (`symbols.structure`). What is `Divisible` is passed on by ``take``.
     shared: dict[str, object] = field(default_factory=dict, init=False, repr=False)
     _symbols: dict[str, Column] = field(default_factory=dict, init=False, repr=False)
 
@@ -54,7 +63,11 @@ class CandidateBatch:
 
     def take(self, rows: NDArray[np.integer] | NDArray[np.bool_]) -> CandidateBatch:
         """The candidates at ``rows`` (positions or a mask)."""
-        return CandidateBatch(self.space, self.sketch, np.ascontiguousarray(self.indices[rows]))
+        part = CandidateBatch(self.space, self.sketch, np.ascontiguousarray(self.indices[rows]))
+        for name, value in self.shared.items():
+            if isinstance(value, Divisible):
+                part.shared[name] = value.part(part.indices, rows)
+        return part
 
     def is_allowed(self) -> NDArray[np.bool_]:
         """Which candidates hold only rows that the sketch still allows, bool (n,)."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.candidates import Divisible
 from prune_engine.errors import SpaceError
 from prune_engine.space import Int32Array
 from prune_engine.symbols.evaluate import CHUNK_ROWS, Evaluator, TableValues, evaluate
@@ -143,19 +145,43 @@ _SHARED = "columns over loop nests"
 _FEW_ROWS, _FEW_OF_STRUCTURE = 2048, 512
 
 
-class _BatchColumns:
+class _BatchColumns(Divisible):
     """A batch's candidates by structure; a small batch keeps every column on the way, for the next symbol.
 
     Structures differ in few of their loops, so that most of what there is to work out is the same for all of them:
     where each has few candidates, an expression is worked out for the candidates of all.
     """
 
-    def __init__(self, source: NestSource, indices: Int32Array) -> None:
-        self._tables, self._indices, self._n = source.tables, indices, len(indices)
-        self.groups = source.groups(indices)
-        is_few = self._n <= _FEW_ROWS or self._n < _FEW_OF_STRUCTURE * len(self.groups)
-        self._whole = _Stretches(self._tables, indices) if is_few else None
+    def __init__(
+        self, source: NestSource, indices: Int32Array, groups: Callable[[], Sequence[NestGroup]] | None = None
+    ) -> None:
+        """``groups`` gives the groups of the candidates, where that is easier than to ask the source."""
+        self._source, self._tables, self._indices, self._n = source, source.tables, indices, len(indices)
+        self._grouped = groups or partial(source.groups, indices)
         self._evaluators: dict[int, Evaluator] = {}
+
+    @cached_property
+    def groups(self) -> Sequence[NestGroup]:
+        """The candidates by structure."""
+        return self._grouped()
+
+    @cached_property
+    def _whole(self) -> _Stretches | None:
+        is_few = self._n <= _FEW_ROWS or self._n < _FEW_OF_STRUCTURE * len(self.groups)
+        return _Stretches(self._tables, self._indices) if is_few else None
+
+    @cached_property
+    def _structures(self) -> tuple[list[LoopNest], NDArray[np.intp]]:
+        """The nests, and the number of each candidate's nest, (n,)."""
+        numbers = np.zeros(self._n, dtype=np.intp)
+        for number, group in enumerate(self.groups):
+            numbers[slice(None) if group.rows is None else group.rows] = number
+        return [group.nest for group in self.groups], numbers
+
+    def part(self, indices: Int32Array, rows: NDArray[np.integer] | NDArray[np.bool_]) -> _BatchColumns:
+        """Columns of some of the candidates, whose structures are known."""
+        nests, numbers = self._structures
+        return _BatchColumns(self._source, indices, partial(_grouped, nests, numbers[rows]))
 
     def of(self, formulas: Mapping[str, Formula]) -> dict[str, NDArray[np.int64]]:
         columns: dict[str, NDArray[np.int64]] = {}
@@ -186,6 +212,14 @@ class _BatchColumns:
             self._evaluators[number] = Evaluator(self._tables, indices)
         column = self._evaluators[number](exprs[0])
         return [column if column.ndim else filled(column, len(indices))]
+
+
+def _grouped(nests: Sequence[LoopNest], numbers: NDArray[np.intp]) -> list[NestGroup]:
+    """The groups of candidates of which ``nests[numbers[i]]`` is that of candidate i."""
+    if len(nests) == 1:
+        return [NestGroup(nests[0], None)]
+    present = np.flatnonzero(np.bincount(numbers, minlength=len(nests))).tolist()
+    return [NestGroup(nests[number], np.flatnonzero(numbers == number)) for number in present]
 
 
 class _Stretches:

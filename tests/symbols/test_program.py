@@ -165,11 +165,13 @@ class ByLastPart:
             nests.Builder().nest(is_refused=part(0, 0) * part(1, 1) + number * (number % 2) * part(0, 1))
             for number in range(len(sketch.variables[-1].table))
         ]
+        self.n_asked = 0
 
     def canonical(self, indices: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
         return canonical_by_nests(self, indices)
 
     def groups(self, indices: np.ndarray) -> list[NestGroup]:  # type: ignore[type-arg]
+        self.n_asked += 1
         return [
             NestGroup(nest, rows)
             for number, nest in enumerate(self.nests)
@@ -180,9 +182,8 @@ class ByLastPart:
 @pytest.mark.parametrize("n", [0, 40, 2048, 2049, 5000, CHUNK_ROWS + 9, 30000])
 def test_candidates_of_many_structures(n: int) -> None:
     """They are the same whether they are worked out for each structure or for all candidates at once."""
-    many = Variable.of("many", VariableKind.LOCATION, np.arange(40, dtype=np.int32)[:, None])
-    sketch = replace(SKETCH, variables=(*SKETCH.variables, many))
-    batch = nests.batch_of(replace(sketch, nests=ByLastPart(sketch)), nests.random_rows(sketch, n))
+    sketch, _ = sketch_of_many()
+    batch = nests.batch_of(sketch, nests.random_rows(sketch, n))
     a, b = (batch.column(0)[:, k].astype(np.int64) for k in (0, 1))
     number = batch.indices[:, -1].astype(np.int64)
     expected = a * batch.column(1)[:, 1] + number * (number % 2) * b
@@ -197,6 +198,32 @@ def test_candidates_of_many_structures(n: int) -> None:
         assert len(rows) <= 100
         found[rows] = group.columns[0]
     assert found.tolist() == expected.tolist()
+
+
+def sketch_of_many() -> tuple[Sketch, ByLastPart]:
+    many = Variable.of("many", VariableKind.LOCATION, np.arange(40, dtype=np.int32)[:, None])
+    sketch = replace(SKETCH, variables=(*SKETCH.variables, many))
+    source = ByLastPart(sketch)
+    return replace(sketch, nests=source), source
+
+
+def test_parts_of_a_batch_know_their_structures() -> None:
+    sketch, source = sketch_of_many()
+    rows = nests.random_rows(sketch, 300)
+    rows[5:] = rows[5:][np.argsort(rows[5:, -1])]
+    whole = nests.batch_of(sketch, rows)
+    expected = whole.symbol("is_refused")
+    source.n_asked = 0
+    mask = np.arange(300) % 3 == 0
+    for chosen in (mask, np.array([7, 3, 299, 3]), np.array([17]), np.zeros(300, dtype=np.bool_)):
+        part_of = whole.take(chosen)
+        assert part_of.symbol("is_refused").tolist() == expected[chosen].tolist()
+        again = part_of.take(np.arange(len(part_of))[::-1])
+        assert again.symbol("is_refused").tolist() == expected[chosen][::-1].tolist()
+    assert not source.n_asked
+    fresh = nests.batch_of(sketch, rows).take(mask)  # nobody asked about the whole, so nothing is known of it
+    assert fresh.symbol("is_refused").tolist() == expected[mask].tolist()
+    assert source.n_asked == 1
 
 
 @pytest.mark.parametrize("n", [0, 7, CHUNK_ROWS + 9])
