@@ -7,7 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from prune_engine.hardware.host import cpu_model
+from prune_engine.harvest import without_postprocessing
+from prune_engine.metaschedule.materialise import Materialised, Materialiser
+from prune_engine.metaschedule.targets import resolve_target
+from prune_engine.metaschedule.workloads.loading import load_model
+from prune_engine.store import open_store
+from prune_engine.testing import make_batch, make_entries
 
 Inside = Callable[..., "tuple[int, str, str]"]
 
@@ -21,11 +30,26 @@ def record(inside: Inside, *arguments: object) -> dict[str, Any]:
     return found
 
 
+def fill_library(store: Path, workload: str, n: int) -> None:
+    """Add ``n`` schedules of a workload, as if they had been measured."""
+    target = resolve_target("native", 1)
+    (task,) = load_model(workload, target, shapes={}, dims={}).tasks
+    materialiser = Materialiser(task, 0)
+    space = materialiser.design_space()
+    batch = make_batch(n, space=space, sketch=len(space.sketches) - 1)
+    opened = open_store(str(store))
+    for i in range(n):
+        made = materialiser.materialise(space, batch.candidate(i))
+        assert isinstance(made, Materialised)
+        device = {"device_name": cpu_model(), "n_threads": 1, "model": workload}
+        trace = without_postprocessing(made.trace_json)
+        opened.add_entries(make_entries(batch.take(np.array([i])), [1e-3 * (i + 1)], trace_json=trace, **device))
+    opened.close()
+
+
 @pytest.mark.usefixtures("tvm")
 def test_a_tuned_kernel_makes_the_next_size_cheap(inside: Inside, tmp_path: Path) -> None:
-    tuned = record(inside, "tune", "gemm:128x128x64", "--trials", 4, "--out", "first")
-    assert tuned["transfer"]["hits"] == {"matmul": {"n_kernels": 1}}, "the library is empty"
-
+    fill_library(tmp_path / "store.sqlite3", "gemm:128x128x64", 3)
     moved = record(inside, "transfer", "gemm:96x128x77", "--measurements", 2, "--from", "best", "--out", "second")
     (task,) = moved["tasks"]
     assert task["n_trials"] == moved["n_new_measurements"] <= 2
