@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from prune_engine_transfer.matching import Match, matches
 from prune_engine_transfer.padded_trace import padded_trace
@@ -80,6 +81,31 @@ def test_padding_grows_an_extent_by_less_than_a_third() -> None:
             assert extent <= padded <= extent * 1.3
             assert tiling.useful_share == pytest.approx(extent / padded)
     assert {40, 64, 72, 128, 256} <= seen
+
+
+def test_the_vectorised_factor_stays() -> None:
+    """Of the contiguous axis, the second: rows with another one would be nearer, or need no padding."""
+    for extent in (90, 99, 95, 101):
+        found = tilings(128, extent, 64)
+        assert found
+        assert all(tiling.factors[1][-1] == 8 for tiling in found)
+    assert extents(tilings(128, 90, 64)[0])[1] == 96
+
+
+def test_without_such_a_row_nothing_is_padded() -> None:
+    source = entry()
+    wide = replace(source.choices[1], values=(1, 1, 48))  # no multiple of 8, 16, 32 or 64 near 65 is one of 48
+    assert (
+        tilings(127, 65, 64, source=replace(source, choices=(source.choices[0], wide, *source.choices[2:]))) == []
+    )
+
+
+def test_what_rules_cut_does_not_matter() -> None:
+    match = match_of(entry(), space_of(127, 96, 64))
+    first = match.sketch.variables[0]
+    nothing = first.restrict(np.zeros(len(first.table), dtype=np.bool_))
+    emptied = replace(match.sketch, variables=(nothing, *match.sketch.variables[1:]))
+    assert padded_tilings(replace(match, sketch=emptied)) == padded_tilings(match)
 
 
 @pytest.mark.parametrize("shape", [(1, 97, 64), (7, 512, 512), (127, 96, 2), (31, 31, 31)], ids=str)

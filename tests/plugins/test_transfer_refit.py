@@ -222,14 +222,13 @@ def test_an_unreadable_trace_is_a_miss_and_its_decisions_serve() -> None:
     assert proposal.rewritten == ()
 
 
-@pytest.mark.parametrize("limit", [0, 1, 5, 16])
+@pytest.mark.parametrize("limit", [0, 1, 5, 16, 40])
 def test_seeds_and_traces_share_the_limit_and_are_distinct(limit: int) -> None:
     entries = entries_of(8, shape=(64, 48, 32))
-    found = in_order(
-        proposed(
-            [*entries, *(replace(e, model="again", entry_id="") for e in entries)], shape=(127, 96, 64), limit=limit
-        )
-    )
+    axes = (("matmul.i", 64), ("matmul.j", 48), ("matmul.k", 33))  # another kernel with the same schedules
+    kernel = replace(entries[0].kernel_class, axes=axes)
+    again = [replace(entry, kernel_class=kernel, entry_id="") for entry in entries]
+    found = in_order(proposed([*entries, *again], shape=(127, 96, 64), limit=limit))
     assert len(found) == limit
     rows = [row for _, _, row in found if row]
     assert len(rows) == len(set(rows))
