@@ -136,10 +136,11 @@ def test_padded_traces_compute_the_right_numbers(
     expected = reference(text, inputs)
     n_padded = 0
     for number, sketch in enumerate(donor[1].sketches):
-        schedule = next(d for d in (drawn(donor, sketch, rng) for _ in range(40)) if d is not None)
-        entry = entry_of(donor[1], schedule)
-        match = matches(entry, space.sketches, _kernel(space))[0]
-        tilings = padded_tilings(match)
+        schedules = (d for d in (drawn(donor, sketch, rng) for _ in range(200)) if d is not None)
+        entries = (entry_of(donor[1], schedule) for schedule in schedules)
+        found = (matches(entry, space.sketches, _kernel(space))[0] for entry in entries)
+        match = next(match for match in found if padded_tilings(match))  # some have factors that fit nowhere
+        entry, tilings = match.entry, padded_tilings(match)
         text_of = padded_trace(entry, tilings[0].factors, match.extents, {})
         assert text_of is not None
         wider, candidate = fixed((materialiser, space), text_of)

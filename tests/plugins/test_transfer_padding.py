@@ -70,6 +70,7 @@ def test_a_prime_is_rounded_up_to_where_the_factors_fit() -> None:
 def test_where_near_rows_exist_nothing_is_padded() -> None:
     assert tilings(128, 96, 64) == []
     assert tilings(64, 48, 32) == []
+    assert tilings(60, 96, 64) == []  # 3 x 5 x 4 is near enough to 4 x 4 x 4
 
 
 def test_padding_grows_an_extent_by_less_than_a_third() -> None:
@@ -125,8 +126,9 @@ def test_only_products_of_matrices_are_padded() -> None:
     )
     wider = replace(sketch, variables=(*sketch.variables, window))
     assert padded_tilings(Match(convolution, wider, (*match.numbers, 4), False)) == []
-    bare = replace(sketch, variables=tuple(replace(v, subject=None) for v in sketch.variables))
-    assert padded_tilings(replace(match, sketch=bare)) == []
+    first, *others = sketch.variables
+    unknown = replace(sketch, variables=(replace(first, subject=None), *others))
+    assert padded_tilings(replace(match, sketch=unknown)) == []
 
 
 def test_the_trace_pads_the_loops_before_they_are_asked_for() -> None:
