@@ -20,10 +20,12 @@ from prune_engine_lightgbm.files import read_model
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 N_TRIALS = 12
+#: What is shipped may be as good as anything for such kernels, and end their search at once.
+COMMON = ("--dim", "batch=64", "--store", "store.sqlite3", "--no-builtin-library")
 
 
 def tune(cli: Run, model: Path, out: str, *options: object) -> dict[str, Any]:
-    done = cli("tune", model, "--dim", "batch=64", "--out", out, "--store", "store.sqlite3", "--json", *options)
+    done = cli("tune", model, *COMMON, "--out", out, "--json", *options)
     assert done.returncode == 0, done.stderr
     record: dict[str, Any] = json.loads(done.stdout)
     return record
@@ -67,7 +69,7 @@ def test_tune_run_and_resume(cli: Run, tiny_model: Path, tmp_path: Path) -> None
     rows = measured(tmp_path / "store.sqlite3")
     assert len(rows) == len(set(rows))
 
-    text = cli("tune", tiny_model, "--dim", "batch=64", "--store", "store.sqlite3", "--trials", N_TRIALS)
+    text = cli("tune", tiny_model, *COMMON, "--trials", N_TRIALS)
     assert text.returncode == 0, text.stderr
     assert "untuned" in text.stdout
     assert "prune-engine run" in text.stdout
@@ -76,8 +78,8 @@ def test_tune_run_and_resume(cli: Run, tiny_model: Path, tmp_path: Path) -> None
 
 def test_two_tuners_share_a_store(tiny_model: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     """Started at once on one fresh store: both end in order, and no candidate is stored twice."""
-    command = [sys.executable, "-m", "prune_engine.cli", "tune", str(tiny_model), "--dim", "batch=64"]
-    command += ["--store", "store.sqlite3", "--trials", "10", "--json"]
+    command = [sys.executable, "-m", "prune_engine.cli", "tune", str(tiny_model), *COMMON]
+    command += ["--trials", "10", "--json"]
     tuners = [
         subprocess.Popen(
             [*command, "--out", f"out{number}", "--seed", str(number)],
@@ -101,8 +103,8 @@ def test_two_tuners_share_a_store(tiny_model: Path, tmp_path: Path, environment:
 def start(model: Path, tmp_path: Path, environment: dict[str, str]) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [
-            *(sys.executable, "-m", "prune_engine.cli", "tune", model, "--dim", "batch=64", "--out", "out"),
-            *("--store", "store.sqlite3", "--seconds", "600", "--json", "--batch", "4"),
+            *(sys.executable, "-m", "prune_engine.cli", "tune", model, *COMMON, "--out", "out"),
+            *("--seconds", "600", "--json", "--batch", "4"),
         ],
         cwd=tmp_path,
         env=environment,

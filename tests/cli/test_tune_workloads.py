@@ -13,7 +13,7 @@ Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 def test_tune_and_run_a_workload(cli: Run, tmp_path: Path) -> None:
-    options = ["--trials", 6, "--store", "store.sqlite3"]
+    options = ["--trials", 6, "--store", "store.sqlite3", "--no-builtin-library"]
     done = cli("tune", "GEMM:64x64x96:f32+bias", "--json", *options)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
