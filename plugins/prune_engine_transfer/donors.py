@@ -78,9 +78,15 @@ def donors_of(task: TuningTask, context: TransferContext, n: int) -> Donors:
 
 
 def instruction_set(target: str) -> tuple[str, ...]:
-    """What entries of two targets must have in common: kind, processor or architecture, features."""
+    """What entries of two targets must have in common: kind, processor or architecture, features.
+
+    A text that cannot be read is like no other.
+    """
     if target.lstrip().startswith("{"):
-        options = json.loads(target)
+        try:
+            options = json.loads(target)
+        except ValueError:
+            return (target,)
     else:
         kind, *words = target.replace("=", " ").split() or [""]
         options = {
@@ -99,7 +105,7 @@ def shape_distance(source: KernelClass, wanted: KernelClass) -> float:
         pairs = list(zip(ours.values(), theirs.values(), strict=True))  # statements may have other names
     else:
         pairs = [(extent, theirs[axis]) for axis, extent in ours.items() if axis in theirs]
-    return float(sum(abs(math.log2(mine / other)) for mine, other in pairs))
+    return float(sum(abs(math.log2(mine / max(other, 1))) for mine, other in pairs))
 
 
 def _entries(wanted: KernelClass, context: TransferContext) -> Iterator[LibraryEntry]:

@@ -10,7 +10,7 @@ from prune_engine.library import Choice, KernelClass, LibraryEntry
 from prune_engine.space import Sketch, Variable, VariableKind
 from prune_engine_transfer.rows import extent_of
 
-#: What a tile splits: the number of its statement among those that are tiled, its iterator, its levels.
+#: What a tile splits: the number of its statement among those that are tiled, its iterator, its levels and their number.
 _TileKey = tuple[int, int | str, tuple[str, ...]]
 
 OTHER_TILES = "no sketch of the kernel is tiled alike"
@@ -110,11 +110,11 @@ def _tiles(parts: Sequence[Choice | Variable], kernel: KernelClass) -> dict[_Til
         width = len(part.values) if isinstance(part, Choice) else part.table.shape[1]
         if part.subject is None:
             statement, _, iterator = _meaning(part.name).rpartition(".")
-            levels: tuple[str, ...] = (str(width),)
+            levels: tuple[str, ...] = ()
         else:
             statement, iterator, levels = part.subject.statement, part.subject.iterator, part.subject.levels
         where = positions.get(f"{statement}.{iterator}", iterator)
-        found[statements.setdefault(statement, len(statements)), where, levels] = number
+        found[statements.setdefault(statement, len(statements)), where, (*levels, str(width))] = number
     return found
 
 

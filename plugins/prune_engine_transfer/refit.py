@@ -9,7 +9,7 @@ import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.library import KernelClass
-from prune_engine.space import DesignSpace
+from prune_engine.space import DesignSpace, VariableKind
 from prune_engine.strategies import RewrittenTrace, ScheduleTransfer, Seeds, TransferContext, TransferProposal
 from prune_engine.task import TuningTask
 from prune_engine_transfer.ceiling import CEIL, UNREADABLE, Ceiled, ceiled
@@ -68,6 +68,11 @@ class _Work:
 
     def take(self, donor: Donor) -> None:
         """Re-fit a donor by every policy."""
+        if any(
+            choice.kind is VariableKind.TILE and min(choice.values, default=0) < 1 for choice in donor.entry.choices
+        ):
+            self._misses[ANY_POLICY, "its factors are no numbers above 0"] += 1
+            return
         fitting = matches(donor.entry, self._space.sketches, self._class)
         if not fitting:
             self._misses[ANY_POLICY, OTHER_TILES] += 1

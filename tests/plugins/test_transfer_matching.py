@@ -74,13 +74,14 @@ def test_locations_of_another_structure_are_open(space: DesignSpace) -> None:
     assert cached.choices[4] is None
 
 
-@pytest.mark.parametrize("change", ["levels", "missing", "more"])
+@pytest.mark.parametrize("change", ["levels", "width", "missing", "more"])
 def test_other_tiles_do_not_fit(space: DesignSpace, change: str) -> None:
     entry = entry_of(sketch=0, sketch_id="nowhere")
     first = entry.choices[0]
     assert first.subject is not None
     choices = {
         "levels": (replace(first, subject=replace(first.subject, levels=("S0", "S1"))), *entry.choices[1:]),
+        "width": (replace(first, values=first.values[1:]), *entry.choices[1:]),
         "missing": entry.choices[1:],
         "more": (*entry.choices, replace(first, subject=replace(first.subject, statement="second"))),
     }[change]

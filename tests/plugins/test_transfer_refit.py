@@ -193,6 +193,24 @@ def test_an_entry_that_is_tiled_otherwise_is_a_miss() -> None:
     assert proposed([broken]).misses == {("any", "no sketch of the kernel is tiled alike"): 1}
 
 
+@pytest.mark.parametrize("values", [(0, 8, 8), (64, -1, -1)], ids=str)
+def test_broken_factors_are_a_miss_and_the_others_serve(values: tuple[int, ...]) -> None:
+    good, bad = entries_of(2, shape=(64, 48, 32))
+    choices = (replace(bad.choices[0], values=values), *bad.choices[1:])
+    proposal = proposed([good, replace(bad, choices=choices, entry_id="")])
+    assert proposal.misses["any", "its factors are no numbers above 0"] == 1
+    assert {source for _, source, _ in in_order(proposal)} == {good.entry_id}
+
+
+def test_broken_extents_and_targets_stop_nothing() -> None:
+    good, *bad = entries_of(3, shape=(64, 48, 32))
+    kernel = replace(good.kernel_class, axes=(("matmul.i", 0), ("matmul.j", -4), ("matmul.k", 32)))
+    broken = [replace(bad[0], kernel_class=kernel, entry_id=""), replace(bad[1], target='{"kind"', entry_id="")]
+    proposal = proposed([good, *broken], limit=500)
+    assert proposal.misses["any", "was tuned for another target"] == 1
+    assert {source for _, source, _ in in_order(proposal)} == {good.entry_id, broken[0].entry_id}
+
+
 def test_a_prime_extent() -> None:
     """No row is a repair of such tiles: they have to be replaced, or the last one cut short."""
     proposal = proposed(entries_of(3, shape=(64, 48, 32)), shape=(127, 96, 64), limit=500)
