@@ -10,7 +10,7 @@ from prune_engine.library import Choice, KernelClass, LibraryEntry
 from prune_engine.space import Sketch, Variable, VariableKind
 from prune_engine_transfer.rows import extent_of
 
-#: What a tile splits: the number of its statement among those that are tiled, its iterator, its levels and their number.
+#: What a tile splits: the number of its statement among the tiled ones, its iterator, its levels and their number.
 _TileKey = tuple[int, int | str, tuple[str, ...]]
 
 OTHER_TILES = "no sketch of the kernel is tiled alike"
