@@ -120,7 +120,8 @@ def _table_of(rows: Sequence[Row], limits: Sequence[int]) -> str:
     for n in filter(None, limits):
         ratios = [one.match[n].secs / one.secs[n] for one in rows if one.secs[n] > 0]
         told = geometric_mean(ratios)
-        means.append(f"{told:.1f} (geometric)" if told else "-")
+        at_least = "at least " if any(one.match[n].is_floor for one in rows) else ""
+        means.append(f"{at_least}{told:.1f} (geometric)" if told else "-")
     return _table(header, [*lines, means])
 
 
