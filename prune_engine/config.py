@@ -21,11 +21,13 @@ class EngineConfig(BaseModel):
 
     A task is measured in batches of ``batch_size``, but of ``first_batch_size``, if that is smaller, until it has
     ``first_trials``: what the first trials teach is worth most. Of ``explore_size`` proposals of the explorer the
-    best ``draft_size`` reach the verifier. ``epsilon`` is the share of a batch that is drawn at random,
-    ``audit_fraction`` that of what a guess drops which may be measured all the same; with ``audit_tables`` also of
-    the rows that rules cut out of choice tables, in candidates that no explorer proposes. ``build_aversion`` is
-    what a score loses by each doubling of the unrolled code, which takes long to build. ``prior`` is what a
-    verifier starts from: ``builtin`` models of other devices, ``none``, or the path of a model file.
+    best ``draft_size`` reach the verifier. ``epsilon`` is the share of a batch that is drawn at random of these,
+    ``probe_share`` that of candidates drawn out of all that there are, the better the likelier, and
+    ``first_probe_share`` the same of a task's first 16 trials. ``audit_fraction`` is the share of what a guess
+    drops that may be measured all the same; with ``audit_tables`` also of the rows that rules cut out of choice
+    tables, in candidates that no explorer proposes. ``build_aversion`` is what a score loses by each doubling of
+    the unrolled code, which takes long to build. ``prior`` is what a verifier starts from: ``builtin`` models of
+    other devices, ``none``, or the path of a model file.
 
     With ``transfer`` a task begins with up to ``transfer_trials`` schedules that were good for kernels like it,
     from the library in the store and, with ``builtin_library``, from what is shipped. One that comes within
@@ -48,6 +50,8 @@ class EngineConfig(BaseModel):
     explore_size: int = Field(default=2048, ge=1)
     draft_size: int = Field(default=512, ge=1)
     epsilon: float = Field(default=0.02, ge=0, le=1)
+    first_probe_share: float = Field(default=0.5, ge=0, le=1)
+    probe_share: float = Field(default=0.2, ge=0, le=1)
     audit_fraction: float = Field(default=0.02, ge=0, le=1)
     audit_tables: bool = True
     build_aversion: float = Field(default=0.08, ge=0, lt=1)

@@ -41,7 +41,7 @@ from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
 from prune_engine.teaching import Teacher
 from prune_engine.transferring import Transferring
-from prune_engine.verdicts import Verdict
+from prune_engine.verdicts import SelectionReason, Verdict
 
 #: Rounds in a row without a new candidate after which a space counts as exhausted.
 _MAX_BARREN_ROUNDS = 3
@@ -298,13 +298,14 @@ class Engine:
             refusal = partial(self._workbench.refusal, space)
             result = self._pipeline.run(
                 self._sources.proposals(state),
-                [],
+                self._sources.probes(state, k),
                 k,
                 state.seen,
                 self._rng,
                 refusal,
                 max_audits=self._auditor.max_audits(state),
                 may_overrule=self._auditor.may_overrule(state),
+                seed_reason=SelectionReason.EXPLORE,
             )
         self._host.notify(
             "batch_pruned",

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -156,8 +156,11 @@ class Pipeline:
         may_add_audits: bool = True,
         max_audits: int | None = None,
         may_overrule: bool = False,
+        seed_reason: SelectionReason = SelectionReason.SEED,
     ) -> PruneResult:
         """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before.
+
+        ``seeds`` are chosen first, whatever guesses say of them, for ``seed_reason``.
 
         ``refusal`` is asked about those that are chosen and that only the compiler can judge; what it does not
         take is replaced. Without it nobody is asked. With ``may_add_audits`` a few candidates are added that have a
@@ -181,7 +184,8 @@ class Pipeline:
         listed = self._shortlister.shorten(masked, k, rng, verdicts, funnel)
         self.scoring.forget()
         chosen = self._selected(listed, k, rng, funnel, refusal, max_audits)
-        n_listed, listed, selection = len(listed.pool), chosen.listed, chosen.selection
+        n_listed, listed = len(listed.pool), chosen.listed
+        selection = _said(chosen.selection, seed_reason)
         verdicts += chosen.verdicts
         candidates = tuple(listed.pool.candidate(i) for i in selection.indices)
         verdicts += self._kept(listed, selection, candidates)
@@ -280,6 +284,12 @@ class Pipeline:
             return AUDIT_PREFIX, {}
         reason, evidence = found
         return f"{AUDIT_PREFIX}: {reason}", evidence
+
+
+def _said(selection: Selection, seed_reason: SelectionReason) -> Selection:
+    """The selection with another reason for its seeds."""
+    reasons = (seed_reason if reason is SelectionReason.SEED else reason for reason in selection.reasons)
+    return replace(selection, reasons=tuple(reasons))
 
 
 def _without_repeats(batches: Sequence[CandidateBatch], seen: SeenRows) -> list[CandidateBatch]:

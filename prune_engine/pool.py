@@ -25,7 +25,7 @@ class Pool:
     """Position i is row ``rows[i]`` of batch ``owners[i]``, both int64 (n,).
 
     ``audits[i]``, int64, is the position in ``auditees`` of the strategy that dropped candidate i, or
-    NOT_AUDITED for those that nothing dropped. ``is_seed`` marks transferred schedules.
+    NOT_AUDITED for those that nothing dropped. ``is_seed`` marks what is measured whatever is thought of it.
     """
 
     batches: tuple[CandidateBatch, ...]

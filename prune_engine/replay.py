@@ -23,7 +23,13 @@ from prune_engine.store.base import Store
 from prune_engine.strategies import Explorer, Fitness
 
 #: Options that would propose candidates which were not recorded, or take a recording for a device.
-_NOT_RECORDED = {"audit_tables": False, "transfer": False, "harvest": False}
+_NOT_RECORDED = {
+    "audit_tables": False,
+    "first_probe_share": 0.0,
+    "probe_share": 0.0,
+    "transfer": False,
+    "harvest": False,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ class Shortlister:
         exempt = pool.is_audit | pool.is_seed
         skipped = (probs > skip_above) & ~exempt
         spared = skipped & self._is_spared(n, n - int(skipped.sum()), rng, n_dropped=int(skipped.sum()))
-        is_hopeless = bool(skipped.any()) and not (~exempt & ~skipped).any() and not pool.is_seed.any()
+        is_hopeless = bool(skipped.any()) and not (~exempt & ~skipped).any()
         if is_hopeless:
             # If the verifier is right this costs a part of a round; if it is wrong its best guesses show it.
             ranked = np.argsort(np.where(skipped, -_score(pool, scores.verified), np.inf), kind="stable")

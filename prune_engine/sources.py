@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,12 +13,19 @@ from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.enumeration import drawn
 from prune_engine.pipeline import Pipeline
-from prune_engine.space import DesignSpace
+from prune_engine.space import BoolArray, DesignSpace, VariableKind
 from prune_engine.standing import OnFailure
 from prune_engine.strategies import Fitness
 from prune_engine.strategy_set import Strategies
 from prune_engine.task_state import TaskState
 from prune_engine.verdicts import Float64Array
+
+#: Trials of a task up to which it has the first share of probes: then there are labels to calibrate a draft on.
+_FIRST_PROBED = 16
+#: By which power of its fitness a candidate is likelier to be drawn as a probe.
+_PROBE_SHARPNESS = 4.0
+#: Structures, of all sketches together, that probes are drawn from.
+_PROBED_STRUCTURES = 24
 
 
 class Sources:
@@ -56,6 +64,44 @@ class Sources:
         is_untried = not state.ranking and not any(map(len, batches))
         return self._drawn(space) if is_untried else batches
 
+    def probes(self, state: TaskState, k: int) -> list[CandidateBatch]:
+        """Candidates to measure for what they teach, of a batch of ``k``: drawn, the better the likelier.
+
+        What is measured because it is thought best shows where guesses are too hopeful, never where they are too
+        gloomy: a draft calibrated on its own first picks stays wrong about all others.
+        """
+        config, space = self._config, state.space
+        assert space is not None, "only open tasks get here"
+        share = config.first_probe_share if state.n_trials < _FIRST_PROBED else config.probe_share
+        n = int(k * share + self._rng.random())  # rounded at random, so that small batches get theirs at times
+        batches = self._known_structures(state) if n else []
+        fitness = [self._pipeline.fitness(batch) for batch in batches]
+        worth = np.concatenate([np.empty(0), *fitness])
+        if not worth.any() or worth.min() == worth.max():  # nothing to go by
+            return []
+        # The largest of these are a draw without replacement: Efraimidis and Spirakis (2006), by Gumbel's noise.
+        with np.errstate(divide="ignore"):
+            keys = _PROBE_SHARPNESS * np.log(worth) + self._rng.gumbel(size=len(worth))
+        is_drawn = np.zeros(len(worth), dtype=np.bool_)
+        is_drawn[np.argsort(-keys, kind="stable")[: min(n, int((worth > 0).sum()))]] = True
+        parts = np.split(is_drawn, np.cumsum([len(batch) for batch in batches])[:-1])
+        return [batch.take(part) for batch, part in zip(batches, parts, strict=True) if part.any()]
+
+    def _known_structures(self, state: TaskState) -> list[CandidateBatch]:
+        """Unmeasured candidates drawn alike, but of a few structures only, the same in each round.
+
+        Each structure has to be read, which takes longer than scoring a thousand candidates of it.
+        """
+        assert state.space is not None, "only open tasks get here"
+        drawn_rows = self._drawn(state.space)
+        most = max(1, _PROBED_STRUCTURES // max(1, len(drawn_rows)))
+        found = []
+        for batch in drawn_rows:
+            unseen = batch.take(state.seen.unseen(batch))
+            kept = _of_structures(unseen, most)
+            found.append(unseen if kept.all() else unseen.take(kept))
+        return found
+
     def _drawn(self, space: DesignSpace) -> list[CandidateBatch]:
         """Uniform draws, as many from each sketch."""
         sketches = [sketch for sketch in space.sketches if sketch.size]
@@ -75,3 +121,16 @@ class _CheckedFitness:
     def __call__(self, batch: CandidateBatch) -> Float64Array:
         contracts.check_asked(self._explorer, batch, self._space)
         return self._fitness(batch)
+
+
+def _of_structures(batch: CandidateBatch, most: int) -> BoolArray:
+    """Which candidates are of the first ``most`` structures by a hash of their compute locations, bool (n,)."""
+    variables = batch.sketch.variables
+    located = [v for v, variable in enumerate(variables) if variable.kind is VariableKind.LOCATION]
+    keep = np.ones(len(batch), dtype=np.bool_)
+    if not located or not len(batch):
+        return keep
+    combinations, numbers = np.unique(batch.indices[:, located], axis=0, return_inverse=True)
+    order = np.argsort([zlib.crc32(row.tobytes()) for row in combinations], kind="stable")
+    keep[:] = np.isin(numbers.reshape(-1), order[:most])
+    return keep

@@ -143,9 +143,10 @@ class SelectionPool:
 
     ``scores`` float64 (n,), >= 0; ``degradation_prob`` float64 (n,) in [0, 1]; ``is_audit`` bool (n,) marks
     candidates that a heuristic dropped and that are measured only to audit it; ``is_seed`` bool (n,) marks
-    transferred schedules. ``is_trained`` says whether the scores mean anything. ``kinship`` int32 (n, t) are
-    classes of each candidate: those of the verifier (the leaves of t trees), if it gives any, or the decisions as
-    long as no verifier is trained. Candidates that share many are alike, so measuring both tells little.
+    those to be measured whatever the scores say: probes, drawn for what they teach. ``is_trained`` says whether the
+    scores mean anything. ``kinship`` int32 (n, t) are classes of each candidate: those of the verifier (the leaves
+    of t trees), if it gives any, or the decisions as long as no verifier is trained. Candidates that share many are
+    alike, so measuring both tells little.
     """
 
     scores: Float64Array

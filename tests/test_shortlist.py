@@ -102,8 +102,9 @@ def test_seeds_and_the_audits_of_rules_are_not_skipped() -> None:
 def test_seeds_are_measured_even_where_nothing_else_is_worth_it() -> None:
     seeds = make_batch(3, seed=1)
     result = run(pipeline(verifier=skipping(nothing), audit_fraction=0), [make_batch(40)], [seeds], k=16)
-    assert set(result.reasons) == {SelectionReason.SEED}
-    assert not result.is_hopeless
+    assert ids(result, SelectionReason.SEED) == {seeds.candidate(i).candidate_id for i in range(3)}
+    assert result.is_hopeless
+    assert len(result.candidates) == 3 + 4, "and of what it skips the best quarter of a batch"
 
 
 @pytest.mark.parametrize(("k", "n_measured"), [(1, 1), (2, 1), (16, 4), (64, 16)])

@@ -29,6 +29,7 @@ _CODE_BYTES_PER_COPY = 16.0
 #: Rows at a time: a nest's columns at all depths stay in a second-level cache.
 _CHUNK_ROWS = 2048
 
+_INSIDE, _FILLS = ("core", "results", "spills", "loops", "code", "calls"), ("l1d", "l2", "l3")
 TERMS = ("core", "results", "spills", "loops", "code", "calls", "l1d", "l2", "l3", "fork", "tasks")
 
 
@@ -45,8 +46,24 @@ def cpu_terms(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
             terms[name][rows] = secs
         for name, secs in costs.items():
             stages[name][rows] = secs
+    _overlap(terms)
     latency = sum(terms.values(), np.zeros(n))
     return DraftTerms(np.maximum(latency, 1e-9), terms, _penalties(stages, latency))
+
+
+def _overlap(terms: dict[str, Float64Array]) -> None:
+    """Leave of what fills the caches, in place, only what is not hidden behind what the core does meanwhile.
+
+    Fills run ahead of their use, by prefetching and out-of-order execution, but not all of them. Between the sum
+    and the larger of the two lies the root of the squares, of the core's work and the fills of each cache.
+    """
+    inside = sum((terms[name] for name in _INSIDE), np.zeros(len(terms["core"])))
+    fills = [terms[name] for name in _FILLS]
+    exposed = np.sqrt(inside**2 + sum((fill**2 for fill in fills), np.zeros(len(inside)))) - inside
+    told = sum(fills, np.zeros(len(inside)))
+    share = np.divide(exposed, told, out=np.zeros_like(told), where=told > 0)
+    for name, fill in zip(_FILLS, fills, strict=True):
+        terms[name] = fill * share
 
 
 #: What the time would be if only the causes up to this one existed, in this order.
