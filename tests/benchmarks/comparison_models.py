@@ -96,7 +96,7 @@ def _tune(model: Model, seconds: float, n_threads: int, folder: Path) -> tuple[d
     """Our side, by the command line: what it reports, and the seconds of everything."""
     command = [
         *(sys.executable, "-m", "prune_engine.cli", "tune", str(MODELS / model.file), *model.options, "--json"),
-        *("--seconds", str(seconds), "--threads", str(n_threads)),
+        *("--seconds", str(seconds), "--threads", str(n_threads), "--no-transfer"),
         *("--store", str(folder / "store.sqlite3"), "--out", str(folder / "out")),
     ]
     started = time.perf_counter()

@@ -26,10 +26,21 @@ from prune_engine.task import TuningTask
 
 _WORKER = Path(__file__).with_name("comparison_worker.py")
 
-#: Options of `prune-engine tune`: the product as it is, and with everything taken out that chooses.
+#: Options of `prune-engine tune`: the product as it is but for what it knows of other kernels, and with everything
+#: taken out that chooses.
 _OWN_SYSTEMS: dict[str, tuple[str, ...]] = {
-    "ours": (),
-    "random": ("--explorer", "explore.uniform", "--draft", "none", "--verifier", "none", "--block", "rules"),
+    "ours": ("--no-transfer",),
+    "random": (
+        "--no-transfer",
+        "--explorer",
+        "explore.uniform",
+        "--draft",
+        "none",
+        "--verifier",
+        "none",
+        "--block",
+        "rules",
+    ),
 }
 _TVM_SYSTEMS = ("metaschedule", "metaschedule-pool", "post-optimization")
 SYSTEMS = (*_OWN_SYSTEMS, *_TVM_SYSTEMS)

@@ -67,7 +67,7 @@ def tune(model: Model, seconds: float, seed: int) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         command = [
             *(sys.executable, "-m", "prune_engine.cli", "tune", str(MODELS / model.file), *model.options),
-            *("--seconds", str(seconds), "--seed", str(seed), "--json"),
+            *("--seconds", str(seconds), "--seed", str(seed), "--no-transfer", "--json"),
             *("--out", f"{folder}/out", "--store", f"{folder}/store.sqlite3"),
         ]
         started = time.perf_counter()

@@ -52,7 +52,17 @@ def seconds_of(*command: str) -> float:
 def seconds_to_first(model: Path, folder: Path, is_it: Callable[[dict[str, object]], bool]) -> float:
     """Wall time from the start of `tune` to the first progress event that ``is_it``."""
     store = folder / f"{time.monotonic_ns()}.sqlite3"
-    command = [sys.executable, "-m", "prune_engine.cli", "tune", str(model), "--trials", "4", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "prune_engine.cli",
+        "tune",
+        str(model),
+        "--trials",
+        "4",
+        "--no-transfer",
+        "--json",
+    ]
     started = time.perf_counter()
     process = subprocess.Popen(
         [*command, "--store", str(store), "--out", str(folder / "out")],
@@ -74,7 +84,17 @@ def seconds_to_first(model: Path, folder: Path, is_it: Callable[[dict[str, objec
 def short_run(folder: Path) -> dict[str, float]:
     """Seconds of the phases of `tune --trials 48`, and of the whole command."""
     store = folder / f"{time.monotonic_ns()}.sqlite3"
-    command = [sys.executable, "-m", "prune_engine.cli", "tune", "gemm:512x512x512", "--trials", "48", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "prune_engine.cli",
+        "tune",
+        "gemm:512x512x512",
+        "--trials",
+        "48",
+        "--no-transfer",
+        "--json",
+    ]
     started = time.perf_counter()
     done = subprocess.run(
         [*command, "--store", str(store), "--out", str(folder / "short")],
