@@ -4,7 +4,8 @@
 
 ``runs`` tunes every task with every system, each in fresh processes on the same number of threads:
 
-- ours: `prune-engine tune TASK --trials N --no-transfer`, with a fresh store; its seconds count from the start of the process.
+- ours: `prune-engine tune TASK --trials N --no-transfer`, with a fresh store; its seconds count from the start of
+  the process.
 - metaschedule-pool: TVM's evolutionary search and XGBoost model with our builder and runner. The best it finds in
   its trials is the quality that all are held against.
 - metaschedule: TVM's `tune_tir` as it ships. Few trials: its seconds per trial are scaled to those of the
