@@ -26,6 +26,7 @@ from prune_engine.metaschedule.measure import builder, runner
 from prune_engine.metaschedule.measure.children import Child, Link, Message, spawn
 from prune_engine.metaschedule.measure.jobs import BuildJob, JobResult
 from prune_engine.metaschedule.measure.linux import children_of_this_process, kill_all, status_bytes
+from prune_engine.metaschedule.measure.pace import Pace
 from prune_engine.metaschedule.measure.protocol import JOBS_FOLDER, Done, Order, RunMode, kept_library
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.verdict import error_of
@@ -66,6 +67,7 @@ class Conductor:
     _finished: deque[Done] = field(default_factory=deque)
     _window: Work | None = None
     _n_orders: int = 0
+    _pace: Pace = field(default_factory=Pace)
 
     def submit(self, order: Order) -> None:
         """Queue an order."""
@@ -139,7 +141,7 @@ class Conductor:
                 return
             work = self._to_run.popleft()
             library = work.folder / builder.KERNEL_FILE
-            body = partial(runner.run, work.order, self.settings, library)
+            body = partial(runner.run, work.order, self.settings, library, self._pace)
             try:
                 self._adopt(work, self._spawn(work, body, work.order.run_timeout_secs))
             except OSError as error:

@@ -20,6 +20,7 @@ from prune_engine.metaschedule.measure import numerics
 from prune_engine.metaschedule.measure.arguments import Array, is_float, make_arguments
 from prune_engine.metaschedule.measure.children import JobFailedError, Link
 from prune_engine.metaschedule.measure.load import ProcLoadWatch
+from prune_engine.metaschedule.measure.pace import Pace
 from prune_engine.metaschedule.measure.protocol import Order, RunMode
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.timing import (
@@ -93,14 +94,17 @@ class Window:
         self._link.send("window_done")
 
 
-def run(order: Order, settings: MeasureSettings, library: Path, link: Link) -> None:
-    """Run one order and send its report. Raises JobFailedError or whatever TVM raises."""
+def run(order: Order, settings: MeasureSettings, library: Path, pace: Pace, link: Link) -> None:
+    """Run one order and send its report. Raises JobFailedError or whatever TVM raises.
+
+    Kernels that are timed in turns are compared as they ran; all others are held against the ``pace``.
+    """
     cpus = pinned_cpus(settings.n_threads) if settings.pin_cpus else sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cpus)
     task_folder = Path(order.task_folder)
     watch = ProcLoadWatch(settings.n_threads, len(cpus))
     if order.mode is RunMode.REFERENCE:
-        _run_reference(order, settings, library, task_folder, watch, link)
+        _run_reference(order, settings, library, task_folder, watch, pace, link)
         return
     try:
         is_positive, _ = numerics.load_index(task_folder)
@@ -121,9 +125,14 @@ def run(order: Order, settings: MeasureSettings, library: Path, link: Link) -> N
         return
     plan = _plan_within_timeout(settings.timing, order)
     with Window(link):
-        timing = time_staged(kernel.time_calls, plan, order.incumbent_secs, watch, time.perf_counter, keep)
+        time_calls = _timed(kernel, settings, pace)
+        timing = time_staged(time_calls, plan, order.incumbent_secs, watch, time.perf_counter, keep)
     _check(task_folder, initial, after)
     _report(link, timing)
+
+
+def _timed(kernel: Kernel, settings: MeasureSettings, pace: Pace) -> Callable[[int], float]:
+    return pace.paced(kernel.time_calls) if settings.hold_against_pace else kernel.time_calls
 
 
 def _check(task_folder: Path, initial: list[Array], after: list[Array]) -> None:
@@ -138,7 +147,13 @@ def _plan_within_timeout(plan: TimingPlan, order: Order) -> TimingPlan:
 
 
 def _run_reference(
-    order: Order, settings: MeasureSettings, library: Path, task_folder: Path, watch: ProcLoadWatch, link: Link
+    order: Order,
+    settings: MeasureSettings,
+    library: Path,
+    task_folder: Path,
+    watch: ProcLoadWatch,
+    pace: Pace,
+    link: Link,
 ) -> None:
     for is_positive in (False, True):
         initial = _arguments(order, settings, is_positive)
@@ -147,7 +162,7 @@ def _run_reference(
         keep: Callable[[], None] = lambda kernel=kernel, after=after: after.extend(kernel.snapshot())  # type: ignore[misc]  # noqa: E731
         with Window(link):
             plan = _plan_within_timeout(settings.timing, order)
-            timing = time_staged(kernel.time_calls, plan, None, watch, time.perf_counter, keep)
+            timing = time_staged(_timed(kernel, settings, pace), plan, None, watch, time.perf_counter, keep)
         # Roots and logarithms of negative numbers would make every comparison one of NaN with NaN.
         if is_positive or all(np.isfinite(array).all() for array in after if is_float(array.dtype)):
             break

@@ -34,7 +34,7 @@ class MeasureSettings:
     ``memory_limit_bytes`` counts what a build or a kernel with its arguments allocates on top of the
     compiler that is already in memory. ``seed`` makes the inputs. ``flush_cache`` evicts the arguments from
     the processor's caches before every timed call; ``pin_cpus`` keeps kernels on the same ``n_threads``
-    processors.
+    processors. With ``hold_against_pace`` latencies are as at the pace of the start (`pace`).
     """
 
     target: str
@@ -49,6 +49,7 @@ class MeasureSettings:
     memory_limit_bytes: int = field(default_factory=default_memory_limit_bytes)
     flush_cache: bool = False
     pin_cpus: bool = True
+    hold_against_pace: bool = True
     seed: int = 0
     start_timeout_secs: float = 120.0
     timing: TimingPlan = field(default_factory=TimingPlan)
