@@ -1,6 +1,6 @@
 """How fast the machine is just now: latencies are told as they would be at the pace of the pool's start.
 
-Other guests of a host, and clocks that step, change a processor's pace by half for parts of a second or for minutes.
+Other guests of a host, and clocks that step, change a processor's pace by half for a moment or for minutes.
 All that runs on it is changed alike, so a little fixed work, timed before and after a kernel, tells by how much.
 Without that a search takes the schedules that were timed in good moments for the fast ones.
 """
