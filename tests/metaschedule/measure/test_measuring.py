@@ -87,6 +87,14 @@ def test_stages(pool, kernels, kernel_ms, incumbent_secs, stage, is_censored):
     assert result.latency_secs > 0.9 * kernel_ms / 1000
 
 
+def test_latencies_may_be_held_against_the_machine_s_pace(make_pool, kernels):
+    with make_pool(hold_against_pace=True) as pool:
+        job = kernels.calling("sleeper", "usleep", 20_000)
+        (held,) = pool.measure(kernels.task, [job], None)
+    assert held.error is None
+    assert 0.02 / 3 < held.latency_secs < 0.02 * 4
+
+
 def test_incumbent_falls_during_a_batch(pool, kernels):
     fast, slow = kernels.plus("fast"), kernels.calling("slow", "usleep", 200_000)
     # More than can be in flight, so that the last orders are made after the first result.

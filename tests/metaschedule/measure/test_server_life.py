@@ -102,15 +102,18 @@ list(pool.measure("t", [hanging], None))
 
 
 @pytest.fixture
-def orphaning_process(kernels, tmp_path):
+def orphaning_process(kernels, tmp_path, monkeypatch):
     """A process in the middle of measuring a kernel that hangs; it says so by making ``is-hanging``."""
     hanging = kernels.shell("hanging", f"setsid sleep 953 & touch {tmp_path}/is-hanging; sleep 954")
     for name, job in (("good", kernels.plus("good")), ("hanging", hanging)):
         (tmp_path / name).write_text(job.module_json)
+    # Its own temporary folder: whoever else measures on this machine sweeps what the dead left in the usual one.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     process = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(_ORPHANING), tmp_path / "good", tmp_path / "hanging"],
         stdout=subprocess.PIPE,
         text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     yield process
     process.kill()
