@@ -5,14 +5,12 @@ A run is written once, when it is over, so a comparison that is stopped anywhere
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
+
+import journal
 
 
 @dataclass(frozen=True)
@@ -39,7 +37,7 @@ class Improvement:
     @property
     def module_json(self) -> str:
         """The module as ``tvm.ir.load_json`` reads it."""
-        return zlib.decompress(base64.b85decode(self.packed_module)).decode()
+        return journal.unpacked(self.packed_module)
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def improvements(trials: Sequence[Trial], module_of: Callable[[int], str]) -> tu
         if trial.latency_secs is None or trial.is_censored:
             continue
         if not found or trial.latency_secs < found[-1].latency_secs:
-            packed = base64.b85encode(zlib.compress(module_of(index).encode(), 9)).decode()
+            packed = journal.packed(module_of(index))
             found.append(Improvement(index + 1, trial.latency_secs, packed))
     return tuple(found)
 
@@ -103,7 +101,7 @@ class State:
         self.runs: dict[tuple[str, str, int], Run] = {}
         self.retimings: dict[str, Retiming] = {}
         self.models: dict[tuple[str, float], dict[str, Any]] = {}
-        for kind, content in _lines(self._path):
+        for kind, content in journal.entries(self._path):
             if kind == "run":
                 run = _run(content)
                 self.runs[run.key] = run
@@ -138,40 +136,19 @@ class State:
 
     def forget(self, systems: Sequence[str]) -> None:
         """Drop the runs of some systems, and the re-timings of what they found."""
-        lines = []
-        for kind, content in _lines(self._path):
+        kept = []
+        for kind, content in journal.entries(self._path):
             if kind == "run" and content["system"] in systems:
                 continue
             if kind == "retiming":
                 for name in ("latency_secs", "failures"):
                     content[name] = [entry for entry in content[name] if entry[0] not in systems]
-            lines.append(json.dumps({kind: content}) + "\n")
-        staged = self._path.with_suffix(".staged")
-        staged.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_text("".join(lines), encoding="utf-8")
-        staged.replace(self._path)
+            kept.append((kind, content))
+        journal.rewrite(self._path, kept)
         self._read()
 
     def _write(self, kind: str, content: dict[str, Any]) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a+b") as file:
-            line = f"{json.dumps({kind: content})}\n".encode()
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                if file.read(1) != b"\n":  # the machine stopped in the middle of the last line
-                    line = b"\n" + line
-            file.write(line)
-
-
-def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            ((kind, content),) = json.loads(line).items()
-        except ValueError:  # the end of a line that was being written when the machine stopped
-            continue
-        yield kind, content
+        journal.append(self._path, kind, content)
 
 
 def _run(content: dict[str, Any]) -> Run:

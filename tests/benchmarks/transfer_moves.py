@@ -7,7 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Generator, Sequence
 
-from transfer_records import Moved, MovedResult, MovedTask, Policy, packed
+from journal import packed
+from transfer_records import Moved, MovedResult, MovedTask, Policy
 from transfer_subjects import Subject, target_of
 
 from prune_engine.config import EngineConfig

@@ -5,15 +5,12 @@ A record is written once, when it is complete, so an evaluation that is stopped 
 
 from __future__ import annotations
 
-import base64
-import json
-import os
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import journal
 from pydantic import TypeAdapter
 
 #: Whose schedule of a kernel is meant: the compiler's own, the best of the full tuning, the one of a tuning that
@@ -204,8 +201,9 @@ class State:
         self.timed: dict[tuple[str, str], Timed] = {}
         self.whole: dict[str, Whole] = {}
         self.command: dict[tuple[str, str, int], Command] = {}
-        for kind, content in _lines(self.path):
-            self._take(kind, _KINDS[kind].validate_python(content))
+        for kind, content in journal.entries(self.path):
+            if kind in _KINDS:
+                self._take(kind, _KINDS[kind].validate_python(content))
 
     def _take(self, kind: str, record: Any) -> None:
         names = (getattr(record, name, None) for name in ("subject", "library", "measurements"))
@@ -215,46 +213,14 @@ class State:
     def add(self, kind: str, record: Record) -> None:
         """Remember a record; an earlier one of the same is replaced."""
         self._take(kind, record)
-        line = json.dumps({kind: _KINDS[kind].dump_python(record, mode="json")})
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a+b") as file:
-            start = b""
-            if file.tell():
-                file.seek(-1, os.SEEK_END)
-                start = b"" if file.read(1) == b"\n" else b"\n"  # the machine stopped in the middle of a line
-            file.write(start + line.encode() + b"\n")
+        journal.append(self.path, kind, _KINDS[kind].dump_python(record, mode="json"))
 
     def forget(self, is_unwanted: Callable[[str, str, str | None], bool]) -> None:
         """Drop records for good, by their kind, subject and, where they have one, library."""
         kept = [
-            json.dumps({kind: content}) + "\n"
-            for kind, content in _lines(self.path)
-            if not is_unwanted(kind, content["subject"], content.get("library"))
+            (kind, content)
+            for kind, content in journal.entries(self.path)
+            if kind in _KINDS and not is_unwanted(kind, content["subject"], content.get("library"))
         ]
-        staged = self.path.with_suffix(".staged")
-        staged.parent.mkdir(parents=True, exist_ok=True)
-        staged.write_text("".join(kept), encoding="utf-8")
-        staged.replace(self.path)
+        journal.rewrite(self.path, kept)
         self._read()
-
-
-def packed(text: str) -> str:
-    """Text as less text."""
-    return base64.b85encode(zlib.compress(text.encode(), 9)).decode()
-
-
-def unpacked(text: str) -> str:
-    """What was packed."""
-    return zlib.decompress(base64.b85decode(text)).decode()
-
-
-def _lines(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    if not path.exists():
-        return
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            ((kind, content),) = json.loads(line).items()
-        except ValueError:  # the end of a line that was being written when the machine stopped
-            continue
-        if kind in _KINDS:
-            yield kind, content

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from transfer_records import FULL, SEEDED, UNTUNED, Moved, Timed, Tuned, Whole, at, unpacked
+from journal import unpacked
+from transfer_records import FULL, SEEDED, UNTUNED, Moved, Timed, Tuned, Whole, at
 from transfer_subjects import Subject, target_of
 
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics

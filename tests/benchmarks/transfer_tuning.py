@@ -15,7 +15,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import machine
-from transfer_records import Command, NeverBeganError, Trial, Tuned, TunedTask, packed
+from journal import packed
+from transfer_records import Command, NeverBeganError, Trial, Tuned, TunedTask
 from transfer_subjects import Subject
 
 from prune_engine.hardware.host import cpu_model

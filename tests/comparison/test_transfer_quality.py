@@ -13,10 +13,11 @@ import pytest
 @pytest.fixture
 def kit(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    import journal
     import transfer_quality
     import transfer_records
 
-    return SimpleNamespace(quality=transfer_quality, records=transfer_records)
+    return SimpleNamespace(journal=journal, quality=transfer_quality, records=transfer_records)
 
 
 def tuned_task(
@@ -226,5 +227,5 @@ def test_forgotten_records_stay_forgotten(kit: SimpleNamespace, full: Any, turns
 
 def test_packed_text_comes_back(kit: SimpleNamespace) -> None:
     text = '[["Split"], [1, 2]]' * 100
-    assert kit.records.unpacked(kit.records.packed(text)) == text
-    assert len(kit.records.packed(text)) < len(text)
+    assert kit.journal.unpacked(kit.journal.packed(text)) == text
+    assert len(kit.journal.packed(text)) < len(text)
