@@ -41,7 +41,7 @@ from prune_engine.task import TuningTask
 from prune_engine.task_state import TaskState
 from prune_engine.teaching import Teacher
 from prune_engine.transferring import Transferring
-from prune_engine.verdicts import SelectionReason, Verdict
+from prune_engine.verdicts import Verdict
 
 #: Rounds in a row without a new candidate after which a space counts as exhausted.
 _MAX_BARREN_ROUNDS = 3
@@ -305,7 +305,6 @@ class Engine:
                 refusal,
                 max_audits=self._auditor.max_audits(state),
                 may_overrule=self._auditor.may_overrule(state),
-                seed_reason=SelectionReason.EXPLORE,
             )
         self._host.notify(
             "batch_pruned",

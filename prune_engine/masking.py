@@ -121,14 +121,14 @@ class Masking:
         self,
         batches: Sequence[CandidateBatch],
         cut_by: Sequence[str],
-        n_seeds: int,
+        n_probes: int,
         rng: np.random.Generator,
         verdicts: list[Verdict],
         funnel: Funnel,
         *,
         may_overrule: bool = False,
     ) -> tuple[Pool, str | None]:
-        """Stage 2: the first ``n_seeds`` batches are seeds, which pass heuristics, never a LEGALITY rule.
+        """Stage 2: the first ``n_probes`` batches are probes, which pass heuristics, never a LEGALITY rule.
 
         So do the last ones, which audit the rules named by ``cut_by``, in that order. Where ``may_overrule`` and
         heuristics leave nothing of the other batches, what the last of them dropped is kept, and it is named.
@@ -148,7 +148,7 @@ class Masking:
             for rule in self._used(batch):
                 is_guess = rule.kind is RuleKind.HEURISTIC
                 n_in = int(alive.sum())
-                if not n_in or (is_guess and not n_seeds <= number < n_ordinary):
+                if not n_in or (is_guess and not n_probes <= number < n_ordinary):
                     continue
                 started = time.perf_counter()
                 dropped = self._dropped_by(rule, survivors, alive)
@@ -167,7 +167,7 @@ class Masking:
                 funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, n_out, seconds, rule.kind, n_audits))
             masked.append((alive, audit))
         overruled = None
-        if may_overrule and guessed and not any(alive.any() for alive, _ in masked[n_seeds:n_ordinary]):
+        if may_overrule and guessed and not any(alive.any() for alive, _ in masked[n_probes:n_ordinary]):
             overruled = self._overruled(guessed, masked, n_dropped, funnel)
         for alive, audit in masked[:n_ordinary]:
             alive |= audit != NOT_AUDITED
@@ -179,7 +179,7 @@ class Masking:
             if n:
                 reason, evidence = self._first_reasons[name, batches[0].space.task.task_id]
                 verdicts.append(Verdict(Stage.RULE, name, Outcome.DROPPED, reason, n, None, evidence))
-        return joined(kept, audits, n_seeds, auditees), overruled
+        return joined(kept, audits, n_probes, auditees), overruled
 
     def _overruled(
         self,

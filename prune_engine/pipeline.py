@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -147,7 +147,7 @@ class Pipeline:
     def run(
         self,
         proposals: Sequence[CandidateBatch],
-        seeds: Sequence[CandidateBatch],
+        probes: Sequence[CandidateBatch],
         k: int,
         seen: SeenRows,
         rng: np.random.Generator,
@@ -156,11 +156,10 @@ class Pipeline:
         may_add_audits: bool = True,
         max_audits: int | None = None,
         may_overrule: bool = False,
-        seed_reason: SelectionReason = SelectionReason.SEED,
     ) -> PruneResult:
         """Stages 2 to 5 on one round's proposals: choose at most ``k`` candidates that were not seen before.
 
-        ``seeds`` are chosen first, whatever guesses say of them, for ``seed_reason``.
+        ``probes`` are chosen first, whatever guesses say of them.
 
         ``refusal`` is asked about those that are chosen and that only the compiler can judge; what it does not
         take is replaced. Without it nobody is asked. With ``may_add_audits`` a few candidates are added that have a
@@ -170,7 +169,7 @@ class Pipeline:
         started = time.perf_counter()
         funnel = Funnel()
         cut = self._table_audits(proposals, rng, may_add_audits and self._config.audit_tables)
-        everything = (*seeds, *proposals, *(batch for _, batch in cut))
+        everything = (*probes, *proposals, *(batch for _, batch in cut))
         batches = _without_repeats(everything, seen)
         n_proposed = sum(map(len, everything))
         n_unseen = sum(map(len, batches))
@@ -179,13 +178,12 @@ class Pipeline:
             reason = "measured before, or proposed twice"
             verdicts.append(Verdict(Stage.RULE, "engine", Outcome.SKIPPED, reason, n_proposed - n_unseen))
         masked, overruled = self._masking.mask(
-            batches, [rule for rule, _ in cut], len(seeds), rng, verdicts, funnel, may_overrule=may_overrule
+            batches, [rule for rule, _ in cut], len(probes), rng, verdicts, funnel, may_overrule=may_overrule
         )
         listed = self._shortlister.shorten(masked, k, rng, verdicts, funnel)
         self.scoring.forget()
         chosen = self._selected(listed, k, rng, funnel, refusal, max_audits)
-        n_listed, listed = len(listed.pool), chosen.listed
-        selection = _said(chosen.selection, seed_reason)
+        n_listed, listed, selection = len(listed.pool), chosen.listed, chosen.selection
         verdicts += chosen.verdicts
         candidates = tuple(listed.pool.candidate(i) for i in selection.indices)
         verdicts += self._kept(listed, selection, candidates)
@@ -284,12 +282,6 @@ class Pipeline:
             return AUDIT_PREFIX, {}
         reason, evidence = found
         return f"{AUDIT_PREFIX}: {reason}", evidence
-
-
-def _said(selection: Selection, seed_reason: SelectionReason) -> Selection:
-    """The selection with another reason for its seeds."""
-    reasons = (seed_reason if reason is SelectionReason.SEED else reason for reason in selection.reasons)
-    return replace(selection, reasons=tuple(reasons))
 
 
 def _without_repeats(batches: Sequence[CandidateBatch], seen: SeenRows) -> list[CandidateBatch]:

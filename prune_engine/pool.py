@@ -25,14 +25,14 @@ class Pool:
     """Position i is row ``rows[i]`` of batch ``owners[i]``, both int64 (n,).
 
     ``audits[i]``, int64, is the position in ``auditees`` of the strategy that dropped candidate i, or
-    NOT_AUDITED for those that nothing dropped. ``is_seed`` marks what is measured whatever is thought of it.
+    NOT_AUDITED for those that nothing dropped. ``is_probe`` marks what is measured whatever is thought of it.
     """
 
     batches: tuple[CandidateBatch, ...]
     owners: NDArray[np.int64]
     rows: NDArray[np.int64]
     audits: NDArray[np.int64]
-    is_seed: BoolArray
+    is_probe: BoolArray
     auditees: tuple[Auditee, ...] = ()
 
     @staticmethod
@@ -66,7 +66,7 @@ class Pool:
             owners=self.owners[positions],
             rows=self.rows[positions],
             audits=self.audits[positions],
-            is_seed=self.is_seed[positions],
+            is_probe=self.is_probe[positions],
         )
 
     def audited(self, positions: NDArray[np.int64], auditee: Auditee) -> Pool:
@@ -93,15 +93,15 @@ class Pool:
 def joined(
     batches: Sequence[CandidateBatch],
     audits: Sequence[NDArray[np.int64]],
-    n_seeds: int,
+    n_probes: int,
     auditees: Sequence[Auditee],
 ) -> Pool:
-    """Make a pool of whole batches; ``audits`` as in Pool, batch by batch. The first ``n_seeds`` are seeds."""
+    """Make a pool of whole batches; ``audits`` as in Pool, batch by batch. The first ``n_probes`` are probes."""
     if not batches:
         return Pool.empty()
     owners = np.repeat(np.arange(len(batches)), [len(batch) for batch in batches])
     return Pool(
-        tuple(batches), owners, _numbered(batches), np.concatenate(audits), owners < n_seeds, tuple(auditees)
+        tuple(batches), owners, _numbered(batches), np.concatenate(audits), owners < n_probes, tuple(auditees)
     )
 
 

@@ -34,7 +34,7 @@ def with_few_audits(pool: SelectionPool, max_audits: int, choose: Choose) -> Sel
 def taken(pool: SelectionPool, positions: Positions) -> SelectionPool:
     """The candidates of a pool at ``positions``, in that order, read-only."""
     columns = {
-        name: getattr(pool, name)[positions] for name in ("scores", "degradation_prob", "is_audit", "is_seed")
+        name: getattr(pool, name)[positions] for name in ("scores", "degradation_prob", "is_audit", "is_probe")
     }
     if pool.kinship is not None:
         columns["kinship"] = pool.kinship[positions]

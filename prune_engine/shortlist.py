@@ -78,7 +78,7 @@ class Shortlister:
     ) -> Shortlist:
         """Stages 3 and 4 on a compact pool of which ``k`` are to be chosen.
 
-        Seeds always stay, and audits as far as there are not too many of them beside what is left in the end.
+        Probes always stay, and audits as far as there are not too many of them beside what is left in the end.
         """
         pool, scores = self._drafted(pool, rng, verdicts, funnel)
         pool, scores, is_hopeless = self._verified(pool, scores, k, rng, verdicts, funnel)
@@ -119,7 +119,7 @@ class Shortlister:
         scorer = self._scoring.draft_scorer
         if scorer is None or scores.draft is None or n <= size:
             return pool, scores if helps else self._scores(pool)
-        exempt = pool.is_audit | pool.is_seed
+        exempt = pool.is_audit | pool.is_probe
         rank = _ranks(np.where(exempt, np.inf, scores.draft))
         if scores.verified is not None:
             rank = np.minimum(rank, _ranks(np.where(exempt, np.inf, _score(pool, scores.verified))))
@@ -175,7 +175,7 @@ class Shortlister:
             return pool, scores, False
         probs = pool.column([v.degradation_prob for v in scores.verified])
         skip_above = pool.column([np.full(len(v.scores), v.skip_above) for v in scores.verified])
-        exempt = pool.is_audit | pool.is_seed
+        exempt = pool.is_audit | pool.is_probe
         skipped = (probs > skip_above) & ~exempt
         spared = skipped & self._is_spared(n, n - int(skipped.sum()), rng, n_dropped=int(skipped.sum()))
         is_hopeless = bool(skipped.any()) and not (~exempt & ~skipped).any()
@@ -214,11 +214,11 @@ def _choice(pool: Pool, scores: _Scores) -> SelectionPool:
         scores=np.ones(n) if values is None else values,
         degradation_prob=np.zeros(n) if probs is None else probs,
         is_audit=pool.is_audit,
-        is_seed=pool.is_seed.copy(),
+        is_probe=pool.is_probe.copy(),
         is_trained=is_trained,
         kinship=kinship,
     )
-    for array in (choice.scores, choice.degradation_prob, choice.is_audit, choice.is_seed, choice.kinship):
+    for array in (choice.scores, choice.degradation_prob, choice.is_audit, choice.is_probe, choice.kinship):
         if array is not None:
             array.flags.writeable = False
     return choice

@@ -142,7 +142,7 @@ class SelectionPool:
     """What a selector chooses from: n candidates on which all earlier stages agreed.
 
     ``scores`` float64 (n,), >= 0; ``degradation_prob`` float64 (n,) in [0, 1]; ``is_audit`` bool (n,) marks
-    candidates that a heuristic dropped and that are measured only to audit it; ``is_seed`` bool (n,) marks
+    candidates that a heuristic dropped and that are measured only to audit it; ``is_probe`` bool (n,) marks
     those to be measured whatever the scores say: probes, drawn for what they teach. ``is_trained`` says whether the
     scores mean anything. ``kinship`` int32 (n, t) are classes of each candidate: those of the verifier (the leaves
     of t trees), if it gives any, or the decisions as long as no verifier is trained. Candidates that share many are
@@ -152,7 +152,7 @@ class SelectionPool:
     scores: Float64Array
     degradation_prob: Float64Array
     is_audit: BoolArray
-    is_seed: BoolArray
+    is_probe: BoolArray
     is_trained: bool
     kinship: Int32Array | None = None
 

@@ -47,6 +47,9 @@ class SelectionReason(Enum):
     TOP = "top"
     EXPLORE = "explore"
     AUDIT = "audit"
+    #: Drawn out of the whole space for what it teaches.
+    PROBE = "probe"
+    #: Transferred from another kernel.
     SEED = "seed"
 
 

@@ -84,21 +84,21 @@ def test_what_a_guess_spares_for_an_audit_a_later_rule_does_not_judge() -> None:
     assert {v.strategy for v in result.verdicts if v.stage is Stage.RULE} == {"a.guess"}
 
 
-def test_seeds_pass_heuristics_but_no_legality_rule() -> None:
-    seeds, proposals = make_batch(4, seed=1), make_batch(50, seed=2)
+def test_probes_pass_heuristics_but_no_legality_rule() -> None:
+    probes, proposals = make_batch(4, seed=1), make_batch(50, seed=2)
     guess = MaskRule("acme.guess", no_heuristic_keeps)
-    result = run(pipeline(guess, audit_fraction=0), [proposals], [seeds])
-    assert set(result.reasons) == {SelectionReason.SEED}
+    result = run(pipeline(guess, audit_fraction=0), [proposals], [probes])
+    assert set(result.reasons) == {SelectionReason.PROBE}
     assert len(result.candidates) == 4
     legal = MaskRule("acme.legal", no_heuristic_keeps, LEGALITY)
-    assert not run(pipeline(legal, audit_fraction=0), [proposals], [seeds]).candidates
+    assert not run(pipeline(legal, audit_fraction=0), [proposals], [probes]).candidates
 
 
-def test_seeds_are_measured_first() -> None:
-    seeds = make_batch(3, seed=1)
-    result = run(pipeline(), [make_batch(200, seed=2)], [seeds])
-    assert result.reasons[:3] == (SelectionReason.SEED,) * 3
-    assert {c.candidate_id for c in result.candidates[:3]} == {seeds.candidate(i).candidate_id for i in range(3)}
+def test_probes_are_measured_first() -> None:
+    probes = make_batch(3, seed=1)
+    result = run(pipeline(), [make_batch(200, seed=2)], [probes])
+    assert result.reasons[:3] == (SelectionReason.PROBE,) * 3
+    assert {c.candidate_id for c in result.candidates[:3]} == {probes.candidate(i).candidate_id for i in range(3)}
 
 
 def test_what_several_batches_hold_is_measured_once() -> None:
@@ -136,20 +136,20 @@ def test_draft_keeps_the_best_and_audits_the_rest() -> None:
     assert_adds_up(result)
 
 
-def test_draft_never_drops_seeds_or_audits() -> None:
-    def worst_for_seeds(batch: CandidateBatch) -> DraftScores:
+def test_draft_never_drops_probes_or_audits() -> None:
+    def worst_for_probes(batch: CandidateBatch) -> DraftScores:
         return DraftScores(truth(batch) if len(batch) > 30 else np.zeros(len(batch)))
 
     made = pipeline(
         MaskRule("acme.guess", lambda b: b.indices[:, 3] > 0),
-        draft=Draft(worst_for_seeds),
+        draft=Draft(worst_for_probes),
         draft_size=20,
         audit_fraction=0.5,
     )
-    seeds = make_batch(12, seed=1)
-    result = run(made, [make_batch(300, seed=2)], [seeds], k=400)
+    probes = make_batch(12, seed=1)
+    result = run(made, [make_batch(300, seed=2)], [probes], k=400)
     ids = {c.candidate_id for c in result.candidates}
-    assert {seeds.candidate(i).candidate_id for i in range(12)} <= ids
+    assert {probes.candidate(i).candidate_id for i in range(12)} <= ids
     assert_adds_up(result)
 
 

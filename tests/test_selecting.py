@@ -18,7 +18,7 @@ def pool(n_audits: int) -> SelectionPool:
         scores=np.arange(N, dtype=np.float64),
         degradation_prob=np.zeros(N),
         is_audit=np.arange(N) >= N - n_audits,
-        is_seed=np.zeros(N, dtype=np.bool_),
+        is_probe=np.zeros(N, dtype=np.bool_),
         is_trained=True,
         kinship=np.arange(N, dtype=np.int32)[:, None],
     )

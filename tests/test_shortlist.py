@@ -90,19 +90,19 @@ def test_an_untrained_verifier_skips_nothing() -> None:
     assert not result.is_hopeless
 
 
-def test_seeds_and_the_audits_of_rules_are_not_skipped() -> None:
-    seeds = make_batch(5, seed=1)
+def test_probes_and_the_audits_of_rules_are_not_skipped() -> None:
+    probes = make_batch(5, seed=1)
     guess = MaskRule("acme.guess", no_heuristic_keeps)
-    result = run(pipeline(guess, verifier=skipping(nothing), audit_fraction=1.0), [make_batch(30)], [seeds], k=99)
+    result = run(pipeline(guess, verifier=skipping(nothing), audit_fraction=1.0), [make_batch(30)], [probes], k=99)
     assert {a for a in result.auditees if a} == {(Stage.RULE, "acme.guess")}
-    assert ids(result, SelectionReason.SEED) == {seeds.candidate(i).candidate_id for i in range(5)}
+    assert ids(result, SelectionReason.PROBE) == {probes.candidate(i).candidate_id for i in range(5)}
     assert not result.is_hopeless, "a verifier that was asked about nothing has not given up"
 
 
-def test_seeds_are_measured_even_where_nothing_else_is_worth_it() -> None:
-    seeds = make_batch(3, seed=1)
-    result = run(pipeline(verifier=skipping(nothing), audit_fraction=0), [make_batch(40)], [seeds], k=16)
-    assert ids(result, SelectionReason.SEED) == {seeds.candidate(i).candidate_id for i in range(3)}
+def test_probes_are_measured_even_where_nothing_else_is_worth_it() -> None:
+    probes = make_batch(3, seed=1)
+    result = run(pipeline(verifier=skipping(nothing), audit_fraction=0), [make_batch(40)], [probes], k=16)
+    assert ids(result, SelectionReason.PROBE) == {probes.candidate(i).candidate_id for i in range(3)}
     assert result.is_hopeless
     assert len(result.candidates) == 3 + 4, "and of what it skips the best quarter of a batch"
 

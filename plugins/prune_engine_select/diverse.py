@@ -13,13 +13,13 @@ _LOOKED_AT_PER_CHOSEN = 16
 
 
 class DiverseSelector(Selector):
-    """Seeds first, then audits, then one after the other the best by score times ``1 - aversion * likeness``.
+    """Probes first, then audits, then one after the other the best by score times ``1 - aversion * likeness``.
 
     The likeness of a candidate to those already chosen is the share of classes (``SelectionPool.kinship``) that
     it has in common with them, averaged over them, after the surrogate search of Helion: leaves of the verifier's
     trees once it is trained, decisions before. Where there are no classes only the scores count. A share
-    ``epsilon`` of the batch are random probes. Seeds and audits together take at most half of the batch, unless
-    there is nothing else; as long as nothing can judge candidates, all are probes.
+    ``epsilon`` of the batch are random probes. Probes and audits together take at most half of the batch, unless
+    there is nothing else; as long as nothing can judge candidates, all are drawn at random.
     """
 
     name = "select.diverse"
@@ -31,7 +31,7 @@ class DiverseSelector(Selector):
     def select(self, pool: SelectionPool, k: int, rng: np.random.Generator) -> Selection:
         """Choose at most ``k``; numbers of audits and probes are drawn, so small batches get theirs at times."""
         slate = Slate(pool, k)
-        slate.take_seeds_and_audits(rng)
+        slate.take_probes_and_audits(rng)
         if pool.is_trained:
             n_top = slate.n_left - int(rng.binomial(slate.n_left, self._epsilon))
             ordinary = np.flatnonzero(~pool.is_audit)

@@ -40,10 +40,10 @@ class Slate:
         self._chosen.extend(int(p) for p in fresh)
         self._reasons.extend([reason] * len(fresh))
 
-    def take_seeds_and_audits(self, rng: np.random.Generator) -> None:
-        """Seeds in their order, then audits as many as is their share of the pool; half of the batch at most."""
+    def take_probes_and_audits(self, rng: np.random.Generator) -> None:
+        """Probes in their order, then audits as many as is their share of the pool; half of the batch at most."""
         pool, audits = self._pool, np.flatnonzero(self._pool.is_audit)
-        self.take(np.flatnonzero(pool.is_seed), self._half, SelectionReason.SEED)
+        self.take(np.flatnonzero(pool.is_probe), self._half, SelectionReason.PROBE)
         n_audits = int(rng.binomial(self._k, len(audits) / len(pool))) if len(audits) else 0
         self.take(rng.permutation(audits), min(n_audits, self._half - len(self._chosen)), SelectionReason.AUDIT)
 

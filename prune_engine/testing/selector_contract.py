@@ -19,15 +19,15 @@ from prune_engine.testing.checks import check_name
 from prune_engine.verdicts import Selection, SelectionReason
 
 
-def make_pool(n: int, *, seed: int = 0, is_trained: bool = True, audits: int = 0, seeds: int = 0) -> SelectionPool:
-    """A pool of random scores; the first ``audits`` are audits, the last ``seeds`` transferred schedules."""
+def make_pool(n: int, *, seed: int = 0, is_trained: bool = True, audits: int = 0, probes: int = 0) -> SelectionPool:
+    """A pool of random scores; the first ``audits`` are audits, the last ``probes`` probes."""
     rng = np.random.default_rng(seed)
     at = np.arange(n)
     return SelectionPool(
         scores=rng.random(n) if is_trained else np.ones(n),
         degradation_prob=rng.random(n) if is_trained else np.zeros(n),
         is_audit=at < audits,
-        is_seed=at >= n - seeds,
+        is_probe=at >= n - probes,
         is_trained=is_trained,
     )
 
@@ -53,15 +53,15 @@ class SelectorContract:
         assert len(selection.indices) > 0 or not min(n, k), "selected nothing although there was something"
 
     def test_reasons_are_true(self, selector: Selector) -> None:
-        """Only audits are called audits, only transferred schedules seeds, and neither anything else."""
+        """Only audits are called audits, only probes probes, and neither anything else."""
         for seed in range(5):
-            pool = make_pool(60, audits=10, seeds=10, seed=seed)
+            pool = make_pool(60, audits=10, probes=10, seed=seed)
             selection = _select(selector, pool, 24, seed=seed)
             for index, reason in zip(selection.indices, selection.reasons, strict=True):
                 if reason is SelectionReason.AUDIT:
                     assert pool.is_audit[index], f"position {index} is no audit"
-                elif reason is SelectionReason.SEED:
-                    assert pool.is_seed[index], f"position {index} is no seed"
+                elif reason is SelectionReason.PROBE:
+                    assert pool.is_probe[index], f"position {index} is no probe"
                 else:
                     assert not pool.is_audit[index], f"an audit was selected as {reason.value}"
 
@@ -76,16 +76,16 @@ class SelectorContract:
 
     def test_seed_decides(self, selector: Selector) -> None:
         """The same generator state gives the same selection."""
-        twin, pool = copy.deepcopy(selector), make_pool(200, audits=5, seeds=5)
+        twin, pool = copy.deepcopy(selector), make_pool(200, audits=5, probes=5)
         first, second = _select(selector, pool, 16, seed=3), _select(twin, pool, 16, seed=3)
         assert first.indices.tolist() == second.indices.tolist()
         assert first.reasons == second.reasons
 
     def test_pool_is_not_changed(self, selector: Selector) -> None:
         """The pool's arrays stay as they were."""
-        pool, same = make_pool(50, audits=5, seeds=5), make_pool(50, audits=5, seeds=5)
+        pool, same = make_pool(50, audits=5, probes=5), make_pool(50, audits=5, probes=5)
         _select(selector, pool, 16)
-        for field in ("scores", "degradation_prob", "is_audit", "is_seed"):
+        for field in ("scores", "degradation_prob", "is_audit", "is_probe"):
             np.testing.assert_array_equal(getattr(pool, field), getattr(same, field))
 
 

@@ -1,4 +1,4 @@
-"""What the contract of selectors does not say: shares of probes, audits and seeds."""
+"""What the contract of selectors does not say: shares of probes, audits and probes."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
 from prune_engine.strategies import SelectionPool
 from prune_engine.verdicts import SelectionReason
 
-TOP, EXPLORE, AUDIT, SEED = (SelectionReason(r) for r in ("top", "explore", "audit", "seed"))
+TOP, EXPLORE, AUDIT, PROBE = (SelectionReason(r) for r in ("top", "explore", "audit", "probe"))
 
 
-def make_pool(n: int, *, is_trained: bool = True, audits: int = 0, seeds: int = 0) -> SelectionPool:
-    """Random scores; the first ``audits`` are audits, the last ``seeds`` transferred schedules."""
+def make_pool(n: int, *, is_trained: bool = True, audits: int = 0, probes: int = 0) -> SelectionPool:
+    """Random scores; the first ``audits`` are audits, the last ``probes`` probes."""
     at, rng = np.arange(n), np.random.default_rng(0)
     return SelectionPool(
         scores=rng.random(n) if is_trained else np.ones(n),
         degradation_prob=np.zeros(n),
         is_audit=at < audits,
-        is_seed=at >= n - seeds,
+        is_probe=at >= n - probes,
         is_trained=is_trained,
     )
 
@@ -56,17 +56,17 @@ def test_all_are_probes_until_something_can_judge() -> None:
     assert set(reasons(0.0, 16, make_pool(100, is_trained=False), 5)) == {EXPLORE}
 
 
-def test_seeds_come_first_in_their_order_and_take_at_most_half() -> None:
-    pool = make_pool(100, seeds=30)
+def test_probes_come_first_in_their_order_and_take_at_most_half() -> None:
+    pool = make_pool(100, probes=30)
     selection = EpsilonGreedySelector(0.0).select(pool, 16, np.random.default_rng(0))
     assert selection.indices[:8].tolist() == list(range(70, 78))
-    assert selection.reasons[:8] == (SEED,) * 8
-    assert SEED not in selection.reasons[8:]
+    assert selection.reasons[:8] == (PROBE,) * 8
+    assert PROBE not in selection.reasons[8:]
 
 
-def test_few_seeds_are_all_taken() -> None:
-    selection = EpsilonGreedySelector(0.0).select(make_pool(4, seeds=4), 16, np.random.default_rng(0))
-    assert set(selection.reasons) == {SEED}
+def test_few_probes_are_all_taken() -> None:
+    selection = EpsilonGreedySelector(0.0).select(make_pool(4, probes=4), 16, np.random.default_rng(0))
+    assert set(selection.reasons) == {PROBE}
 
 
 def test_audits_get_their_share_of_the_pool() -> None:
@@ -82,6 +82,6 @@ def test_audits_take_at_most_half_unless_there_is_nothing_else() -> None:
 
 
 def test_small_pools_are_taken_whole() -> None:
-    for pool in (make_pool(9, audits=3, seeds=2), make_pool(9, audits=3, is_trained=False)):
+    for pool in (make_pool(9, audits=3, probes=2), make_pool(9, audits=3, is_trained=False)):
         selection = EpsilonGreedySelector(0.3).select(pool, 16, np.random.default_rng(1))
         assert sorted(selection.indices.tolist()) == list(range(9))

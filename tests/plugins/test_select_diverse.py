@@ -11,11 +11,16 @@ from prune_engine_select.diverse import DiverseSelector
 from prune_engine.strategies import SelectionPool
 from prune_engine.verdicts import SelectionReason
 
-TOP, EXPLORE, AUDIT, SEED = (SelectionReason(r) for r in ("top", "explore", "audit", "seed"))
+TOP, EXPLORE, AUDIT, PROBE = (SelectionReason(r) for r in ("top", "explore", "audit", "probe"))
 
 
 def pool_of(
-    scores: list[float], classes: list[list[int]] | None, *, is_learnt: bool = True, audits: int = 0, seeds: int = 0
+    scores: list[float],
+    classes: list[list[int]] | None,
+    *,
+    is_learnt: bool = True,
+    audits: int = 0,
+    probes: int = 0,
 ) -> SelectionPool:
     n = len(scores)
     at = np.arange(n)
@@ -23,7 +28,7 @@ def pool_of(
         scores=np.array(scores, dtype=np.float64),
         degradation_prob=np.full(n, 0.5 if is_learnt else 0.0),
         is_audit=at >= n - audits,
-        is_seed=at < seeds,
+        is_probe=at < probes,
         is_trained=True,
         kinship=None if classes is None else np.array(classes, dtype=np.int32),
     )
@@ -62,8 +67,8 @@ def test_likeness_costs_more_before_the_verifier_is_trained() -> None:
     assert chosen(selector, pool_of(scores, ALIKE, is_learnt=False), 2) == [0, 3]
 
 
-def test_seeds_count_as_chosen() -> None:
-    pool = pool_of([0.1, 1.0, 0.9], [[1, 1], [1, 1], [2, 2]], seeds=1)
+def test_probes_count_as_chosen() -> None:
+    pool = pool_of([0.1, 1.0, 0.9], [[1, 1], [1, 1], [2, 2]], probes=1)
     assert chosen(DiverseSelector(0.0, aversion=0.5), pool, 2) == [0, 2]
 
 
@@ -72,15 +77,15 @@ def test_all_scores_zero_are_no_trouble() -> None:
 
 
 @pytest.mark.parametrize("has_classes", [True, False])
-def test_shares_of_probes_audits_and_seeds(has_classes: bool) -> None:
+def test_shares_of_random_ones_audits_and_probes(has_classes: bool) -> None:
     rng = np.random.default_rng(0)
     n = 1000
     classes = rng.integers(4, size=(n, 6)).tolist() if has_classes else None
-    pool = pool_of(rng.random(n).tolist(), classes, audits=40, seeds=2)
+    pool = pool_of(rng.random(n).tolist(), classes, audits=40, probes=2)
     count: Counter[SelectionReason] = Counter()
     for seed in range(100):
         count.update(DiverseSelector(0.1).select(pool, 16, np.random.default_rng(seed)).reasons)
-    assert count[SEED] == 200
+    assert count[PROBE] == 200
     assert 0.06 <= count[EXPLORE] / 1400 <= 0.14
     assert 0.02 <= count[AUDIT] / 1600 <= 0.06
     assert sum(count.values()) == 1600

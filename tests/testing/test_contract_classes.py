@@ -359,7 +359,9 @@ SELECTORS: list[tuple[str, object]] = [
     ),
     (
         "test_reasons_are_true",
-        broken(TopSelector, "select", lambda s, *_: Selection(s.indices, (SelectionReason.SEED,) * len(s.indices))),
+        broken(
+            TopSelector, "select", lambda s, *_: Selection(s.indices, (SelectionReason.PROBE,) * len(s.indices))
+        ),
     ),
     ("test_reasons_are_true", broken(TopSelector, "select", lambda s, *_: Selection(np.arange(24), s.reasons))),
     (
