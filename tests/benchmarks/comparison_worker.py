@@ -182,6 +182,8 @@ def _pool_builder_and_runner(pool: Any, default_secs: float | None, log: Log) ->
 
     modules: dict[str, str] = {}
     best = [default_secs]
+    # The default is no trial: the first trials are improvements also where they are slower than it.
+    best_trial: list[float | None] = [None]
 
     @derived_object
     class PoolBuilder(ms.builder.PyBuilder):
@@ -210,7 +212,13 @@ def _pool_builder_and_runner(pool: Any, default_secs: float | None, log: Log) ->
             found: dict[str, Any] = {}
             for result in pool.measure("task", jobs, best[0]):
                 latency = result.latency_secs
-                is_best = latency is not None and not result.is_censored and (best[0] is None or latency < best[0])
+                is_best = (
+                    latency is not None
+                    and not result.is_censored
+                    and (best_trial[0] is None or latency < best_trial[0])
+                )
+                if is_best:
+                    best_trial[0] = latency
                 log.append((time.time(), latency, result.is_censored, modules[result.job_id] if is_best else None))
                 if latency is not None and (best[0] is None or latency < best[0]):
                     best[0] = latency
