@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,20 +15,23 @@ from prune_engine import __version__
 from prune_engine.auditing import Auditor
 from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
-from prune_engine.config import NAMED_PRIORS, EngineConfig
-from prune_engine.errors import ConfigError, SpaceError
+from prune_engine.config import EngineConfig
+from prune_engine.errors import ConfigError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.harvest import HarvestContext, harvest
 from prune_engine.joined_library import library_of
-from prune_engine.lifecycle import EngineInfo, Observer, PruneSummary, RunResult, SilentObserver
+from prune_engine.lifecycle import EngineInfo, Observer, RunResult, SilentObserver
 from prune_engine.manifest import manifest_of
 from prune_engine.measurement import MeasuredCandidate, Workbench
-from prune_engine.outcome import round_verdicts, run_result
+from prune_engine.opening import Opener
+from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
+from prune_engine.retiring import retire
+from prune_engine.rounds import Rounds
 from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
@@ -42,9 +44,6 @@ from prune_engine.task_state import TaskState
 from prune_engine.teaching import Teacher
 from prune_engine.transferring import Transferring
 from prune_engine.verdicts import Verdict
-
-#: Rounds in a row without a new candidate after which a space counts as exhausted.
-_MAX_BARREN_ROUNDS = 3
 
 
 class Engine:
@@ -104,7 +103,7 @@ class Engine:
         #: Failures already told of, by strategy and message.
         self._told: set[tuple[str, str]] = set()
         self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
-        self._sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
+        sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
         self._auditor = Auditor(self._pipeline, config, store, self._observer.on_status, self._tell)
         self._transferring = Transferring(
             self._strategies.transfers,
@@ -115,6 +114,21 @@ class Engine:
             profile,
             self._strategy_failed,
             self._tell,
+        )
+        self._opener = Opener(config, workbench, self._pipeline, self._strategies.symbols, self._tell)
+        self._rounds = Rounds(
+            config,
+            workbench,
+            store,
+            host,
+            self._pipeline,
+            sources,
+            self._transferring,
+            self._auditor,
+            self._teacher,
+            self._rng,
+            record=self._record,
+            tell=self._tell,
         )
         self._run_id = ""
 
@@ -206,39 +220,14 @@ class Engine:
             )
             if self._should_stop() and not stored:
                 continue
-            self._open_space(state)
+            self._opener.open(state)
             self._transferring.restore(state, stored)
             self._teacher.teach(state.batches_of(state.restore(stored)))
             if stored:
                 self._auditor.restore(state, stored)
-            self._retire(state)
+            retire(state, self._config, self._auditor)
             self._report(states)
-        self._try_prior(states)
-
-    def _try_prior(self, states: Sequence[TaskState]) -> None:
-        """Meet a prior that the verifier cannot use before anything is measured, not after."""
-        space = next((state.space for state in states if state.space is not None), None)
-        if space is not None and self._config.prior not in NAMED_PRIORS:
-            sketch = space.sketches[0]
-            nothing = np.empty((0, len(sketch.variables)), dtype=np.int32)
-            self._pipeline.scoring.verify(CandidateBatch(space, sketch, nothing))
-
-    def _open_space(self, state: TaskState) -> None:
-        try:
-            space = self._workbench.design_space(state.task)
-        except SpaceError as error:
-            state.stop_reason = "no_space"
-            state.failure_examples["space"] = str(error)
-            return
-        state.full_size = space.size
-        if not space.has_choices:
-            state.stop_reason = "nothing_to_tune"
-            return
-        state.full_space = replace(space, symbols=self._strategies.symbols)
-        state.space, verdicts = self._pipeline.restrict(state.full_space)
-        state.audits.add_cuts(verdicts, self._pipeline.heuristics)
-        if verdicts:
-            self._tell(state, verdicts)
+        self._opener.try_prior(states)
 
     def _measure_defaults(self, states: Sequence[TaskState]) -> str | None:
         """Measure the untuned schedule of each task, the most expensive first. Returns why to stop, or None.
@@ -281,67 +270,10 @@ class Engine:
                 self._host.notify("task_started", task=state.task)
             begun = self._clock()
             n_before = state.n_trials
-            self._round(state, k=self._budget.batch_size(state, states))
+            self._rounds.run(state, k=self._budget.batch_size(state, states))
             self._budget.timed(state.n_trials - n_before, self._clock() - begun)
-            self._retire(state)
+            retire(state, self._config, self._auditor)
             self._report(states)
-
-    def _round(self, state: TaskState, *, k: int) -> None:
-        """One batch of one task: propose, prune, measure, store, learn."""
-        space = state.space
-        assert space is not None, "only open tasks get here"
-        result = self._transferring.batch(state, k)
-        if result is None:
-            if self._config.transfer_only:
-                state.stop_reason = state.stop_reason or "no_seeds_left"
-                return
-            refusal = partial(self._workbench.refusal, space)
-            result = self._pipeline.run(
-                self._sources.proposals(state),
-                self._sources.probes(state, k),
-                k,
-                state.seen,
-                self._rng,
-                refusal,
-                max_audits=self._auditor.max_audits(state),
-                may_overrule=self._auditor.may_overrule(state),
-            )
-        self._host.notify(
-            "batch_pruned",
-            task=state.task,
-            summary=PruneSummary(result.n_proposed, len(result.candidates), result.verdicts, result.seconds),
-        )
-        measured: list[MeasuredCandidate] = []
-        incumbent = state.best_secs
-        why_not = "measuring broke down"
-        try:
-            if result.candidates:
-                known = self._known_ids(state)
-                for one in self._workbench.measure(state.bench_space, result.candidates, incumbent, known):
-                    self._record(state, one)
-                    measured.append(one)
-            why_not = "the compiler repaired its decisions into another candidate"
-        finally:
-            self._tell(state, round_verdicts(result, measured, why_not))
-        for candidate in (*result.candidates, *result.refused):  # those that were repaired into others, too
-            state.mark_seen(candidate)
-        state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
-        self._host.notify("batch_measured", task=state.task, measured=tuple(measured))
-        self._transferring.note(state, measured)
-        self._auditor.note(state, result, measured)
-        if result.is_hopeless:
-            state.note_hopeless(len(measured), incumbent, self._config.plateau_gain)
-        else:
-            state.n_hopeless_trials = 0
-        pairs = [(m.candidate, m.measurement) for m in measured if m.candidate]
-        self._teacher.teach(state.batches_of(pairs))
-
-    def _known_ids(self, state: TaskState) -> frozenset[str]:
-        """What need not run again, another tuner's work on the same store included."""
-        elsewhere = self._store.measured_ids(
-            state.task.task_id, self._workbench.device_name(), self._workbench.n_threads()
-        )
-        return elsewhere | state.known_ids
 
     def _record(self, state: TaskState, measured: MeasuredCandidate) -> None:
         """Store first, then believe."""
@@ -351,23 +283,6 @@ class Engine:
 
     def _tell(self, state: TaskState, verdicts: Sequence[Verdict]) -> None:
         self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)
-
-    def _retire(self, state: TaskState) -> None:
-        """Close a task that cannot or need not go on."""
-        config = self._config
-        if state.stop_reason is not None:
-            return
-        if state.n_barren_rounds >= _MAX_BARREN_ROUNDS:
-            if self._auditor.give_back_cuts(state):
-                state.n_barren_rounds = 0
-            else:
-                state.stop_reason = "exhausted"
-        elif 2 * state.n_hopeless_trials >= config.plateau_trials:
-            state.stop_reason = "converged"
-        elif len(state.history) > config.plateau_trials:
-            before, now = state.history[-config.plateau_trials - 1], state.history[-1]
-            if now > before * (1 - config.plateau_gain):
-                state.stop_reason = "plateau"
 
     def _harvest(self, state: TaskState) -> None:
         """Add a finished task's best schedules to the library."""

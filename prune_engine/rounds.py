@@ -1,0 +1,110 @@
+"""One batch of one task: propose, prune, measure, store, learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from prune_engine.auditing import Auditor
+from prune_engine.config import EngineConfig
+from prune_engine.lifecycle import PruneSummary
+from prune_engine.measurement import MeasuredCandidate, Workbench
+from prune_engine.outcome import round_verdicts
+from prune_engine.pipeline import Pipeline, PruneResult
+from prune_engine.plugins import PluginHost
+from prune_engine.sources import Sources
+from prune_engine.store.base import Store
+from prune_engine.task_state import TaskState
+from prune_engine.teaching import Teacher
+from prune_engine.transferring import Transferring
+from prune_engine.verdicts import Verdict
+
+
+class Rounds:
+    """Runs rounds. ``record`` is given each measurement at once, ``tell`` the verdicts of a round."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        workbench: Workbench,
+        store: Store,
+        host: PluginHost,
+        pipeline: Pipeline,
+        sources: Sources,
+        transferring: Transferring,
+        auditor: Auditor,
+        teacher: Teacher,
+        rng: np.random.Generator,
+        *,
+        record: Callable[[TaskState, MeasuredCandidate], None],
+        tell: Callable[[TaskState, Sequence[Verdict]], None],
+    ) -> None:
+        self._config, self._workbench, self._store, self._host = config, workbench, store, host
+        self._pipeline, self._sources, self._transferring = pipeline, sources, transferring
+        self._auditor, self._teacher, self._rng = auditor, teacher, rng
+        self._record, self._tell = record, tell
+
+    def run(self, state: TaskState, *, k: int) -> None:
+        """Measure at most ``k`` candidates of an open task."""
+        result = self._chosen(state, k)
+        if result is None:
+            return
+        self._host.notify(
+            "batch_pruned",
+            task=state.task,
+            summary=PruneSummary(result.n_proposed, len(result.candidates), result.verdicts, result.seconds),
+        )
+        measured: list[MeasuredCandidate] = []
+        incumbent = state.best_secs
+        why_not = "measuring broke down"
+        try:
+            if result.candidates:
+                known = self._known_ids(state)
+                for one in self._workbench.measure(state.bench_space, result.candidates, incumbent, known):
+                    self._record(state, one)
+                    measured.append(one)
+            why_not = "the compiler repaired its decisions into another candidate"
+        finally:
+            self._tell(state, round_verdicts(result, measured, why_not))
+        for candidate in (*result.candidates, *result.refused):  # those that were repaired into others, too
+            state.mark_seen(candidate)
+        state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
+        self._host.notify("batch_measured", task=state.task, measured=tuple(measured))
+        self._transferring.note(state, measured)
+        self._auditor.note(state, result, measured)
+        if result.is_hopeless:
+            state.note_hopeless(len(measured), incumbent, self._config.plateau_gain)
+        else:
+            state.n_hopeless_trials = 0
+        pairs = [(m.candidate, m.measurement) for m in measured if m.candidate]
+        self._teacher.teach(state.batches_of(pairs))
+
+    def _chosen(self, state: TaskState, k: int) -> PruneResult | None:
+        """What to measure: transferred seeds first; None where nothing else may be measured and none is left."""
+        space = state.space
+        assert space is not None, "only open tasks get here"
+        seeds = self._transferring.batch(state, k)
+        if seeds is not None:
+            return seeds
+        if self._config.transfer_only:
+            state.stop_reason = state.stop_reason or "no_seeds_left"
+            return None
+        return self._pipeline.run(
+            self._sources.proposals(state),
+            self._sources.probes(state, k),
+            k,
+            state.seen,
+            self._rng,
+            partial(self._workbench.refusal, space),
+            max_audits=self._auditor.max_audits(state),
+            may_overrule=self._auditor.may_overrule(state),
+        )
+
+    def _known_ids(self, state: TaskState) -> frozenset[str]:
+        """What need not run again, another tuner's work on the same store included."""
+        elsewhere = self._store.measured_ids(
+            state.task.task_id, self._workbench.device_name(), self._workbench.n_threads()
+        )
+        return elsewhere | state.known_ids
