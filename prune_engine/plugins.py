@@ -111,6 +111,11 @@ class PluginHost:
         without = (PluginStatus.FAILED, PluginStatus.UNAVAILABLE)
         return tuple(record for record in self.records if record.status in without)
 
+    def plugin(self, name: str) -> object | None:
+        """What was registered under a name: a module or an object; None where it failed or was blocked."""
+        found: object | None = self._manager.get_plugin(name)
+        return found
+
     def load(self) -> None:
         """Import and register installed plugins and plugin files, once; later calls do nothing.
 
