@@ -1,0 +1,73 @@
+"""Schedules tried on inputs that are hard on numbers, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
+from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line, module_to_json
+from prune_engine.metaschedule.measure import BuildJob, MeasurePool, MeasureSettings
+from prune_engine.metaschedule.quiet import captured_stderr
+from prune_engine.metaschedule.targets import architecture_of
+from prune_engine.numeric_safety import FpPolicy, SafetyCase, SafetyReport
+from prune_engine.task import TuningTask
+
+
+def check_schedules(
+    task: TuningTask,
+    traces: Sequence[str],
+    *,
+    target: str,
+    n_threads: int,
+    policy: FpPolicy | None = None,
+    timeout_secs: float = 30.0,
+) -> list[SafetyReport]:
+    """Hold schedules of a task against its untuned kernel; a report each, in order.
+
+    ``traces`` are TVM's JSON text with post-processing, ``target`` is resolved (`targets.resolve_target`).
+    ``timeout_secs`` bounds one build and one run each. A schedule that crashes, hangs or does not compile gives a
+    report that is not safe. Raises MeasureServerError if no processes can be started at all.
+    """
+    policy = policy or FpPolicy()
+    settings = MeasureSettings(
+        target=target, n_threads=n_threads, build_timeout_secs=timeout_secs, run_timeout_secs=timeout_secs
+    )
+    with MeasurePool(settings) as pool:
+        return check_in_pool(pool, task, traces, policy)
+
+
+def check_in_pool(
+    pool: MeasurePool, task: TuningTask, traces: Sequence[str], policy: FpPolicy
+) -> list[SafetyReport]:
+    """`check_schedules` in processes that run already. Raises MeasureServerError."""
+    reports: dict[int, SafetyReport] = {}
+    jobs: list[BuildJob] = []
+    for number, trace in enumerate(traces):
+        try:
+            jobs.append(BuildJob(str(number), scheduled_json(task, trace)))
+        except SCHEDULE_ERRORS as error:
+            reports[number] = SafetyReport.failure("replay", f"does not replay: {last_line(str(error))}")
+    default = pool.open_task(task.task_id, _default_job(task), task.arg_shapes, task.arg_dtypes)
+    if default.error is not None:
+        failed = SafetyReport.failure("untuned kernel", f"{default.error.kind.value}: {default.error.message}")
+        return [failed for _ in traces]
+    for result in pool.measure(task.task_id, jobs, None):
+        error = result.error
+        case = SafetyCase("random", error is None, problem=f"{error.kind.value}: {error.message}" if error else "")
+        reports[int(result.job_id)] = SafetyReport.of([case])
+    return [reports[number] for number in range(len(traces))]
+
+
+def scheduled_json(task: TuningTask, trace: str) -> str:
+    """The module of a schedule, as text. Raises one of SCHEDULE_ERRORS where it does not replay."""
+    tvm = import_tvm()
+    load_intrinsics(architecture_of(task.target))
+    schedule = tvm.s_tir.Schedule(task.mod, debug_mask="none")
+    with captured_stderr():
+        tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
+    return module_to_json(schedule.mod)
+
+
+def _default_job(task: TuningTask) -> BuildJob:
+    return BuildJob("default", module_to_json(task.mod))
