@@ -7,10 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from prune_engine.candidates import Decision
+from prune_engine.errors import StoreError
 from prune_engine.library import LibraryEntry, LibraryQuery
 from prune_engine.measurement import Comparison, MeasuredCandidate, Measurement
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
+from prune_engine.whitelist import WhitelistEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,26 @@ class Store(abc.ABC):
     @abc.abstractmethod
     def remove_entries(self, entry_ids: Sequence[str]) -> int:
         """Remove entries of the library. Returns how many there were."""
+
+    def whitelist_events(self, strict_class: str | None = None) -> Sequence[WhitelistEvent]:  # noqa: ARG002
+        """The changes of the whitelist in their order: all, or those on entries of one class of kernels.
+
+        A store that keeps no whitelist has none.
+        """
+        return ()
+
+    def add_whitelist_events(
+        self,
+        events: Sequence[WhitelistEvent],  # noqa: ARG002
+        *,
+        after: int | None = None,  # noqa: ARG002
+    ) -> int:
+        """Write changes of the whitelist in one transaction; return the revision of the last.
+
+        With ``after`` nothing is written, and StoreError raised, unless that is the whitelist's revision now: what
+        was decided by an older one may not hold.
+        """
+        raise StoreError("keeps no whitelist", who=self.url, remedy="Name a store in a file by --store.")
 
     @abc.abstractmethod
     def runs(self) -> Sequence[RunRecord]:

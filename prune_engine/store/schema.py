@@ -22,7 +22,7 @@ from sqlalchemy import (
 )
 
 #: Newest revision in ``migrations/versions``; kept here so that opening an up-to-date store needs no alembic.
-HEAD_REVISION = "0002"
+HEAD_REVISION = "0003"
 
 #: Not alembic's default name: a database of another program that uses alembic must not look like ours.
 VERSION_TABLE = "prune_engine_revision"
@@ -156,4 +156,18 @@ library = Table(
     # Fastest first within a class is what is asked for all the time.
     Index(None, "strict_class", "flop_per_sec"),
     Index(None, "anchor_class", "flop_per_sec"),
+)
+
+whitelist_events = Table(
+    "whitelist_events",
+    metadata,
+    Column("revision", Integer, primary_key=True, autoincrement=False),
+    Column("entry_id", Text, nullable=False),
+    Column("strict_class", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("happened_at", Double, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("content", Text, nullable=False),
+    Index(None, "strict_class"),
 )

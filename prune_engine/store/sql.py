@@ -31,8 +31,10 @@ from prune_engine.store.connect import WRITES, connect, file_of, parse_url, use_
 from prune_engine.store.failures import store_errors
 from prune_engine.store.library_rows import entries_of, entry_row
 from prune_engine.store.migrate import bring_up_to_date
+from prune_engine.store.whitelist_rows import event_of, event_row
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
+from prune_engine.whitelist import WhitelistEvent
 
 _COUNT_KEY = ("task_id", "run_id", "stage", "strategy", "outcome", "reason")
 _TRAIL_KEY = ("task_id", "candidate_id", "run_id", "stage", "strategy", "outcome", "reason")
@@ -219,6 +221,31 @@ class SqlStore(Store):
                 chosen = table.c.entry_id.in_(list(entry_ids[start : start + _CHUNK]))
                 n_removed += connection.execute(delete(table).where(chosen)).rowcount
         return n_removed
+
+    def whitelist_events(self, strict_class: str | None = None) -> Sequence[WhitelistEvent]:
+        """The changes of the whitelist in their order: all, or those on entries of one class of kernels."""
+        table = schema.whitelist_events
+        query = select(table).order_by(table.c.revision)
+        with self._reading() as connection:
+            found = query if strict_class is None else query.where(table.c.strict_class == strict_class)
+            return [event_of(row) for row in connection.execute(found).mappings()]
+
+    def add_whitelist_events(self, events: Sequence[WhitelistEvent], *, after: int | None = None) -> int:
+        """Write changes of the whitelist in one transaction; return the revision of the last."""
+        table = schema.whitelist_events
+        with self._writing() as connection:
+            revision = int(connection.scalar(select(func.max(table.c.revision))) or 0)
+            if after is not None and after != revision:
+                raise StoreError(
+                    "the whitelist was changed by another process",
+                    who=self.url,
+                    got=f"revision {revision}",
+                    expected=f"revision {after}, by which this was decided",
+                    remedy="Give the command again.",
+                )
+            if events:
+                connection.execute(table.insert(), [event_row(e, revision + n) for n, e in enumerate(events, 1)])
+            return revision + len(events)
 
     def runs(self) -> Sequence[RunRecord]:
         """All runs, the one started last first."""
