@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,7 @@ from prune_engine.opening import Opener
 from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
+from prune_engine.policy import Policy, policy_of
 from prune_engine.retiring import retire
 from prune_engine.rounds import Rounds
 from prune_engine.scheduler import GradientScheduler
@@ -132,6 +134,11 @@ class Engine:
         )
         self._run_id = ""
 
+    @cached_property
+    def policy(self) -> Policy:
+        """What decides here which candidates are dropped. Raises ConfigError for a prior that cannot be read."""
+        return policy_of(self._host, self._strategies, self._config, self._profile)
+
     def run(self, tasks: Sequence[TuningTask]) -> RunResult:
         """Tune until the budget, a plateau, the spaces' end or ``should_stop``; then choose the winners.
 
@@ -193,7 +200,7 @@ class Engine:
 
     def _start_run(self, tasks: Sequence[TuningTask]) -> None:
         self._run_id = self._store.start_run(
-            manifest_of(self._config, self._workbench, self._profile, self._manifest)
+            manifest_of(self._config, self._workbench, self._profile, self.policy, self._manifest)
         )
         self._store.add_tasks(self._run_id, tasks)
         self._host.notify(

@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
+import platform
+import sys
 from collections.abc import Mapping
 
 from prune_engine import __version__
 from prune_engine.config import EngineConfig
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.machine_state import load_state, machine_state
 from prune_engine.measurement import Workbench
+from prune_engine.policy import Policy, version_of
+
+#: Packages whose version may matter for what a run did.
+PACKAGES = (
+    *("apache-tvm", "apache-tvm-ffi", "lightgbm", "numpy", "onnx", "onnxruntime", "pluggy", "pydantic", "scipy"),
+    "SQLAlchemy",
+)
 
 
 def manifest_of(
-    config: EngineConfig, workbench: Workbench, profile: HardwareProfile, added: Mapping[str, object]
+    config: EngineConfig,
+    workbench: Workbench,
+    profile: HardwareProfile,
+    policy: Policy,
+    added: Mapping[str, object],
 ) -> dict[str, object]:
-    """Version, device, threads, profile and options of a run as JSON values, and what the caller adds."""
+    """What made a run, as JSON values: versions, machine, load, seed, options, profile and policy; and ``added``.
+
+    ``profile_content`` is enough to read the profile back, with its sources. ``load_before`` is the machine at
+    the time of the call.
+    """
     return {
         "prune_engine": __version__,
         "device": workbench.device_name(),
         "n_threads": workbench.n_threads(),
+        "seed": config.seed,
+        "argv": list(sys.argv),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "versions": {package: version_of(package) for package in PACKAGES},
+        "machine": machine_state(),
+        "load_before": load_state(),
         "profile": profile.name,
+        "profile_digest": profile.digest(),
+        "profile_content": profile.model_dump(mode="json", exclude_unset=True),
+        "policy": policy.as_json(),
         "config": config.model_dump(mode="json"),
         **added,
     }
