@@ -61,6 +61,10 @@ class Store(abc.ABC):
         """Remember tasks (their description, not their module) and that this run tuned them."""
 
     @abc.abstractmethod
+    def tasks(self, run_id: str) -> Sequence[TuningTask]:
+        """The tasks of a run as it knew them, without their modules, by id; none of an unknown run."""
+
+    @abc.abstractmethod
     def add_measured(
         self, run_id: str, task_id: str, sketch_ids: Sequence[str], measured: Sequence[MeasuredCandidate]
     ) -> None:

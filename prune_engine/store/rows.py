@@ -36,6 +36,19 @@ def task_row(task: TuningTask) -> Row:
     }
 
 
+def task_of(row: RowMapping) -> TuningTask:
+    """Read a task back, with the name and weight that a run knew it by."""
+    return TuningTask(
+        task_id=row["task_id"],
+        name=row["name"],
+        target=row["target"],
+        weight=row["weight"],
+        flop_count=row["flop_count"],
+        arg_shapes=tuple(tuple(shape) for shape in json.loads(row["arg_shapes"])),
+        arg_dtypes=tuple(json.loads(row["arg_dtypes"])),
+    )
+
+
 def measurement_row(task_id: str, sketch_ids: Sequence[str], measured: MeasuredCandidate) -> Row:
     """One measurement. Raises StoreError for a sketch number that ``sketch_ids`` does not cover."""
     candidate, m = measured.candidate, measured.measurement

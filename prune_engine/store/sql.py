@@ -99,6 +99,14 @@ class SqlStore(Store):
             self._insert_new(connection, schema.tasks, ("task_id",), descriptions)
             self._insert_new(connection, schema.run_tasks, ("run_id", "task_id"), uses)
 
+    def tasks(self, run_id: str) -> Sequence[TuningTask]:
+        """The tasks of a run as it knew them, without their modules, by id; none of an unknown run."""
+        uses, tasks = schema.run_tasks, schema.tasks
+        described = select(tasks, uses.c.name, uses.c.weight).join(uses, uses.c.task_id == tasks.c.task_id)
+        with self._reading() as connection:
+            found = connection.execute(described.where(uses.c.run_id == run_id).order_by(tasks.c.task_id))
+            return [rows.task_of(row) for row in found.mappings()]
+
     def add_measured(
         self, run_id: str, task_id: str, sketch_ids: Sequence[str], measured: Sequence[MeasuredCandidate]
     ) -> None:

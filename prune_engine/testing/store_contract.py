@@ -152,6 +152,14 @@ class StoreContract:
         store.add_tasks(run_id, [store_task("task-1", weight=7)])
         store.add_tasks(store.start_run({}), [store_task("task-1", weight=7), store_task("task-1")])
 
+    def test_tasks_of_a_run_come_back(self, store: Store, run_id: str) -> None:
+        """Names and weights are those that each run knew the tasks by."""
+        other = store.start_run({})
+        store.add_tasks(other, [replace(store_task("task-1", weight=7), name="elsewhere")])
+        assert list(store.tasks(run_id)) == [store_task("task-1"), store_task("task-2")]
+        assert list(store.tasks(other)) == [replace(store_task("task-1", weight=7), name="elsewhere")]
+        assert list(store.tasks("nonsense")) == []
+
     @pytest.mark.parametrize(
         "measured",
         [
