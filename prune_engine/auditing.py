@@ -13,6 +13,9 @@ from prune_engine.store.base import Store, StoredCandidate
 from prune_engine.task_state import TaskState
 from prune_engine.verdicts import SelectionReason, Verdict
 
+#: Why candidates are measured that no explorer proposed and no guess let pass.
+_NOT_PROPOSED = (SelectionReason.SEED, SelectionReason.WHITELIST)
+
 
 class Auditor:
     """Keeps the accounts of every task's audits. ``say`` is told warnings, ``tell`` given verdicts to store."""
@@ -52,7 +55,10 @@ class Auditor:
                 continue
             if auditee is not None:
                 state.audits.add(auditee, measurement)
-            elif reason is not SelectionReason.SEED and measurement.latency_secs is not None:
+            elif (
+                reason not in (SelectionReason.SEED, SelectionReason.WHITELIST)
+                and measurement.latency_secs is not None
+            ):
                 self._fruitful.add(state.task.task_id)
         if result.overruled and ran:
             why = "it leaves nothing of what was proposed"

@@ -46,6 +46,7 @@ from prune_engine.task_state import TaskState
 from prune_engine.teaching import Teacher
 from prune_engine.transferring import Transferring
 from prune_engine.verdicts import Verdict
+from prune_engine.whitelisting import Whitelisting
 
 
 class Engine:
@@ -107,6 +108,9 @@ class Engine:
         self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
         sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
         self._auditor = Auditor(self._pipeline, config, store, self._observer.on_status, self._tell)
+        self._whitelisting = Whitelisting(
+            store, config, workbench, self._pipeline, self._tell, self._observer.on_status
+        )
         self._transferring = Transferring(
             self._strategies.transfers,
             self._pipeline,
@@ -125,6 +129,7 @@ class Engine:
             host,
             self._pipeline,
             sources,
+            self._whitelisting,
             self._transferring,
             self._auditor,
             self._teacher,
@@ -232,7 +237,9 @@ class Engine:
             self._teacher.teach(state.batches_of(state.restore(stored)))
             if stored:
                 self._auditor.restore(state, stored)
-            retire(state, self._config, self._auditor)
+            self._whitelisting.open(state)
+            if not self._whitelisting.is_waiting(state):
+                retire(state, self._config, self._auditor)
             self._report(states)
         self._opener.try_prior(states)
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine import contracts
-from prune_engine.candidates import CandidateBatch
+from prune_engine.candidates import Candidate, CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.funnel import Funnel, FunnelStep
@@ -40,23 +40,29 @@ class Masking:
         self._rules = sorted(active, key=lambda r: (r.kind is RuleKind.HEURISTIC, r.order, r.name))
         self._profile, self._config, self._standing = profile, config, standing
         self._table_audits = TableAudits()
-        #: (rule, task) -> reason and evidence of the first candidate it dropped.
+        #: (rule, task) -> reason and evidence of the first candidate it dropped, and that candidate.
         self._first_reasons: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
+        self._examples: dict[tuple[str, str], Candidate] = {}
 
     @property
     def heuristics(self) -> frozenset[str]:
         """The names of the rules that are guesses."""
         return frozenset(rule.name for rule in self._rules if rule.kind is RuleKind.HEURISTIC)
 
-    def restrict(self, space: DesignSpace, funnel: Funnel | None = None) -> tuple[DesignSpace, tuple[Verdict, ...]]:
+    def restrict(
+        self, space: DesignSpace, funnel: Funnel | None = None, only: RuleKind | None = None
+    ) -> tuple[DesignSpace, tuple[Verdict, ...]]:
         """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something.
 
-        ``funnel`` is given a step for each rule that overrides ``restrict``.
+        ``funnel`` is given a step for each rule that overrides ``restrict``; with ``only`` no rule of another kind
+        is asked.
         """
         verdicts: list[Verdict] = []
         task_id = space.task.task_id
         for rule in self._rules:
             if type(rule).restrict is Rule.restrict or not self._standing.is_used(rule, task_id):
+                continue
+            if only is not None and rule.kind is not only:
                 continue
             started = time.perf_counter()
             try:
@@ -210,6 +216,14 @@ class Masking:
                 return self._reason(rule, symbols)
         return None
 
+    def rule(self, name: str) -> Rule | None:
+        """The rule of that name, None if there is none."""
+        return next((rule for rule in self._rules if rule.name == name), None)
+
+    def example(self, rule_name: str, task_id: str) -> Candidate | None:
+        """The first candidate of a task that a rule dropped: the reason of its verdicts is that of this one."""
+        return self._examples.get((rule_name, task_id))
+
     def _used(self, batch: CandidateBatch) -> list[Rule]:
         """The rules that mask candidates of this batch's task."""
         task_id = batch.space.task.task_id
@@ -221,6 +235,7 @@ class Masking:
         key = rule.name, batch.space.task.task_id
         if key not in self._first_reasons:
             self._first_reasons[key] = self._reason(rule, CandidateSymbols(batch, row))
+            self._examples[key] = batch.candidate(row)
 
     def _reason(self, rule: Rule, symbols: Mapping[str, float]) -> tuple[str, dict[str, float]]:
         """A rule's reason and what it read, or just its name if it cannot say: its mask holds all the same."""

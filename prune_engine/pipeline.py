@@ -18,6 +18,7 @@ from prune_engine import contracts
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
+from prune_engine.draft_list import DraftList
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.masking import Masking
@@ -28,7 +29,16 @@ from prune_engine.shortlist import Shortlist, Shortlister
 from prune_engine.space import DesignSpace
 from prune_engine.standing import OnFailure, Standing
 from prune_engine.strategies import DraftScorer, Rule, SelectionPool, Selector, Strategy, Verifier
-from prune_engine.verdicts import BoolArray, Float64Array, Outcome, Selection, SelectionReason, Stage, Verdict
+from prune_engine.verdicts import (
+    BoolArray,
+    Float64Array,
+    Outcome,
+    RuleKind,
+    Selection,
+    SelectionReason,
+    Stage,
+    Verdict,
+)
 from prune_engine.vetting import Refusal, Vetted, vetted
 
 #: What the verdict on an audit begins with: why it was dropped follows.
@@ -47,7 +57,8 @@ class PruneResult:
     besides, and ``auditees[i]`` names that strategy; it is None for what is no audit. ``funnel`` has a step for
     every strategy that was asked, also for one that dropped nothing. ``is_hopeless`` says that the verifier thinks
     none of what reached it worth measuring: what is measured are its best guesses all the same. ``overruled`` names
-    a rule that would have left nothing to measure, so that what it drops was kept.
+    a rule that would have left nothing to measure, so that what it drops was kept. ``draft_list`` tells of each
+    candidate that was looked at closely.
     """
 
     candidates: tuple[Candidate, ...]
@@ -61,6 +72,7 @@ class PruneResult:
     is_hopeless: bool = False
     refused: tuple[Candidate, ...] = ()
     overruled: str | None = None
+    draft_list: DraftList | None = None
 
 
 class Pipeline:
@@ -99,6 +111,19 @@ class Pipeline:
         """The names of the rules that are guesses."""
         return self._masking.heuristics
 
+    @property
+    def selector_name(self) -> str:
+        """The name of the selector."""
+        return self._selector.name
+
+    def rule(self, name: str) -> Rule | None:
+        """The rule of that name, None if there is none."""
+        return self._masking.rule(name)
+
+    def example(self, rule_name: str, task_id: str) -> Candidate | None:
+        """The first candidate of a task that a rule dropped: the reason of its verdicts is that of this one."""
+        return self._masking.example(rule_name, task_id)
+
     def is_active(self, strategy: Strategy) -> bool:
         """Whether a strategy is still used: it never failed."""
         return self._standing.is_active(strategy)
@@ -111,12 +136,15 @@ class Pipeline:
         """Let a rule judge no more candidates of a task. ``restrict`` gives back what it cut out of the tables."""
         self._standing.switch_off(rule_name, task_id)
 
-    def restrict(self, space: DesignSpace, funnel: Funnel | None = None) -> tuple[DesignSpace, tuple[Verdict, ...]]:
+    def restrict(
+        self, space: DesignSpace, funnel: Funnel | None = None, only: RuleKind | None = None
+    ) -> tuple[DesignSpace, tuple[Verdict, ...]]:
         """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something.
 
-        ``funnel`` is given a step for each rule that overrides ``restrict``.
+        ``funnel`` is given a step for each rule that overrides ``restrict``; with ``only`` no rule of another kind
+        is asked.
         """
-        return self._masking.restrict(space, funnel)
+        return self._masking.restrict(space, funnel, only)
 
     def cutting(self, task_id: str) -> frozenset[str]:
         """The names of the guesses that cut rows out of a task's choice tables and still judge it."""
@@ -202,6 +230,7 @@ class Pipeline:
             is_hopeless=listed.is_hopeless,
             refused=tuple(candidate for candidate, _ in chosen.refused),
             overruled=overruled,
+            draft_list=listed.draft_list,
         )
 
     def _table_audits(

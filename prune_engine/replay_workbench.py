@@ -103,9 +103,10 @@ class ReplayWorkbench:
                 MeasuredCandidate(None, self._measurement(DEFAULT_CANDIDATE, self._default_secs(task), None)),
             )
 
-    def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:  # noqa: ARG002 - the protocol's
-        """None: no compiler is asked; what failed was recorded as a failure."""
-        return None
+    def refusal(self, space: DesignSpace, candidate: Candidate) -> str | None:
+        """Why it cannot be looked up; no compiler is asked, and what failed was recorded as a failure."""
+        found = self._look_up(space, candidate)
+        return found.message if isinstance(found, MeasureError) and found is not _FAILED else None
 
     def measure(
         self,

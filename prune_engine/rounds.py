@@ -20,6 +20,7 @@ from prune_engine.task_state import TaskState
 from prune_engine.teaching import Teacher
 from prune_engine.transferring import Transferring
 from prune_engine.verdicts import Verdict
+from prune_engine.whitelisting import Whitelisting
 
 
 class Rounds:
@@ -33,6 +34,7 @@ class Rounds:
         host: PluginHost,
         pipeline: Pipeline,
         sources: Sources,
+        whitelisting: Whitelisting,
         transferring: Transferring,
         auditor: Auditor,
         teacher: Teacher,
@@ -42,7 +44,8 @@ class Rounds:
         tell: Callable[[TaskState, Sequence[Verdict]], None],
     ) -> None:
         self._config, self._workbench, self._store, self._host = config, workbench, store, host
-        self._pipeline, self._sources, self._transferring = pipeline, sources, transferring
+        self._pipeline, self._sources = pipeline, sources
+        self._whitelisting, self._transferring = whitelisting, transferring
         self._auditor, self._teacher, self._rng = auditor, teacher, rng
         self._record, self._tell = record, tell
 
@@ -82,10 +85,12 @@ class Rounds:
         self._teacher.teach(state.batches_of(pairs))
 
     def _chosen(self, state: TaskState, k: int) -> PruneResult | None:
-        """What to measure: transferred seeds first; None where nothing else may be measured and none is left."""
+        """What to measure: what is whitelisted, then transferred seeds; None where nothing else may be measured."""
         space = state.space
         assert space is not None, "only open tasks get here"
-        seeds = self._transferring.batch(state, k)
+        if (listed := self._whitelisting.batch(state, k)) is not None:
+            return listed
+        seeds = None if state.stop_reason else self._transferring.batch(state, k)
         if seeds is not None:
             return seeds
         if self._config.transfer_only:

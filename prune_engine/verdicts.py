@@ -51,6 +51,8 @@ class SelectionReason(Enum):
     PROBE = "probe"
     #: Transferred from another kernel.
     SEED = "seed"
+    #: Listed as proven correct and fast: no guess is asked.
+    WHITELIST = "whitelist"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,204 @@
+"""Whitelisted schedules in a run: measured before anything else, whatever guesses think of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from prune_engine.candidates import Candidate, CandidateBatch, rows_of
+from prune_engine.config import EngineConfig
+from prune_engine.errors import SpaceError
+from prune_engine.funnel import Funnel
+from prune_engine.harvest import compiler_version
+from prune_engine.measurement import FixesSchedules, Workbench, WritesSchedules
+from prune_engine.pipeline import Pipeline, PruneResult
+from prune_engine.replay_workbench import DEVICE_NAME as REPLAY
+from prune_engine.space import Int32Array, Sketch
+from prune_engine.store.base import Store
+from prune_engine.task_state import TaskState, Unmeasured
+from prune_engine.verdicts import Outcome, RuleKind, SelectionReason, Stage, Verdict
+from prune_engine.whitelist import WhitelistEntry
+from prune_engine.whitelist_events import whitelist_of
+
+#: What verdicts on whitelisted schedules are filed under.
+STRATEGY = "whitelist"
+#: Writes verdicts on a task's candidates.
+Tell = Callable[[TaskState, Sequence[Verdict]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """An entry as a candidate of the task's space. ``row`` is None for one that no generated sketch holds."""
+
+    entry: WhitelistEntry
+    candidate: Candidate
+    row: Int32Array | None
+
+
+class Whitelisting:
+    """Hands out the whitelisted schedules of a task, batch by batch, before anything else is proposed.
+
+    An entry counts where it passed its last check on this device under this version of the compiler; in a replay,
+    where nothing runs, where it passed its last check anywhere. ``tell`` is given a verdict on each that is not
+    handed out, ``say`` a sentence on each that cannot be read.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: EngineConfig,
+        workbench: Workbench,
+        pipeline: Pipeline,
+        tell: Tell,
+        say: Callable[[str], None],
+    ) -> None:
+        self._store, self._config, self._workbench, self._pipeline = store, config, workbench, pipeline
+        self._tell, self._say = tell, say
+        self._pending: dict[str, list[WhitelistEntry]] = {}
+
+    def open(self, state: TaskState) -> None:
+        """Look up what is listed for a task."""
+        known = state.task.kernel_class
+        if known is None or state.space is None:
+            return
+        listed = whitelist_of(self._store.whitelist_events(known.strict))
+        for name, problem in listed.broken.items():
+            self._say(f"warning: whitelist entry {name} does not count, as it cannot be read ({problem})")
+        found = listed.of(state.task)
+        waiting = [entry for entry in found if self._counts(entry)]
+        for entry in found:
+            if entry not in waiting:
+                why = f"not checked on {self._workbench.device_name()}: `prune-engine whitelist verify` does"
+                self._leave(state, entry, Outcome.SKIPPED, why)
+        self._pending[state.task.task_id] = waiting
+
+    def is_waiting(self, state: TaskState) -> bool:
+        """Whether a task has whitelisted schedules that had no turn."""
+        return bool(self._pending.get(state.task.task_id))
+
+    def batch(self, state: TaskState, k: int) -> PruneResult | None:
+        """At most ``k`` whitelisted schedules of an open task to measure now, None when none is left.
+
+        Where one is to ship unmeasured it is chosen now, which closes the task.
+        """
+        waiting = self._pending.get(state.task.task_id, [])
+        started = time.perf_counter()
+        chosen: list[_Listed] = []
+        verdicts: list[Verdict] = []
+        while waiting and len(chosen) < k:
+            entry = waiting.pop(0)
+            one = self._listed(state, entry)
+            if one is None or one.candidate.candidate_id in state.known_ids:
+                continue
+            if why := self._illegal(state, one):
+                state.mark_seen(one.candidate)
+                self._leave(state, entry, Outcome.DROPPED, why, one.candidate.candidate_id)
+                continue
+            if self._config.transfer_only and not self._config.transfer_trials:
+                self._ship_unmeasured(state, one)
+                return None
+            chosen.append(one)
+            verdicts.append(self._kept(state, one))
+        return _as_result(chosen, verdicts, time.perf_counter() - started) if chosen else None
+
+    def _ship_unmeasured(self, state: TaskState, one: _Listed) -> None:
+        bench = self._workbench
+        text = bench.schedule_text(state.bench_space, one.candidate) if isinstance(bench, WritesSchedules) else None
+        if text is not None:
+            state.unmeasured = Unmeasured(one.candidate, text, f"the whitelist, {_words(one.entry)}")
+            state.stop_reason = "ranked"
+            self._tell(state, [self._kept(state, one)])
+
+    def _counts(self, entry: WhitelistEntry) -> bool:
+        device = self._workbench.device_name()
+        if device == REPLAY:
+            return entry.checks[-1].is_passed
+        check = entry.last_check(device, compiler_version())
+        return check is not None and check.is_passed
+
+    def _listed(self, state: TaskState, entry: WhitelistEntry) -> _Listed | None:
+        """The entry as a candidate; None, and told, where the space of today has no place for it."""
+        space = state.space
+        assert space is not None, "only open tasks get here"
+        decisions = tuple(choice.values for choice in entry.choices)
+        sketch = next((sketch for sketch in space.sketches if sketch.sketch_id == entry.sketch_id), None)
+        row = None if sketch is None else rows_of(sketch, decisions)
+        if sketch is not None and row is not None:
+            return _Listed(entry, CandidateBatch(space, sketch, row[None, :]).candidate(0), row)
+        try:
+            return _Listed(entry, self._fixed(state, entry), None)
+        except SpaceError as error:
+            self._leave(state, entry, Outcome.SKIPPED, f"no schedule of this kernel now: {error.problem}")
+            return None
+
+    def _fixed(self, state: TaskState, entry: WhitelistEntry) -> Candidate:
+        """A schedule that no generated sketch holds, as the only candidate of a sketch of its own."""
+        if not isinstance(self._workbench, FixesSchedules):
+            raise SpaceError("no sketch of the space holds it, and this workbench takes no others")
+        made = self._workbench.fixed_sketch(state.bench_space, entry.trace_json)
+        same: Sketch | None = next((s for s in state.fixed if s.sketch_id == made.sketch_id), None)
+        if same is None:
+            state.fixed.append(made)
+        sketch = same or made
+        row = np.array([variable.rows[0] for variable in sketch.variables], dtype=np.int32)
+        return CandidateBatch(state.bench_space, sketch, row[None, :]).candidate(0)
+
+    def _illegal(self, state: TaskState, one: _Listed) -> str:
+        """Why a schedule cannot run here: what LEGALITY rules and the compiler say; empty if it can."""
+        assert state.full_space is not None, "only open tasks get here"
+        if one.row is not None:
+            legal, cuts = self._pipeline.restrict(state.full_space, only=RuleKind.LEGALITY)
+            sketch = legal.sketches[one.candidate.sketch_index]
+            if not sketch.allows(one.row[None, :])[0]:
+                return "a choice of it was cut by " + " or ".join(cut.strategy for cut in cuts)
+            if dropped := self._droppers(state, one, RuleKind.LEGALITY):
+                return f"dropped by {dropped}"
+        return self._workbench.refusal(state.bench_space, one.candidate) or ""
+
+    def _droppers(self, state: TaskState, one: _Listed, kind: RuleKind) -> str:
+        """The names of the rules of a kind that drop a schedule."""
+        space, funnel = state.full_space, Funnel()
+        assert space is not None, "only open tasks get here"
+        assert one.row is not None, "asked of schedules of the space only"
+        batch = CandidateBatch(space, space.sketches[one.candidate.sketch_index], one.row[None, :])
+        self._pipeline.judge(batch, funnel)
+        return ", ".join(s.strategy for s in funnel.steps if s.kind is kind and s.n_out < s.n_in)
+
+    def _kept(self, state: TaskState, one: _Listed) -> Verdict:
+        """Why it is measured, and which guesses would have prevented that."""
+        against = ""
+        if one.row is not None:
+            assert state.space is not None, "only open tasks get here"
+            sketch = state.space.sketches[one.candidate.sketch_index]
+            is_cut = not sketch.allows(one.row[None, :])[0]
+            dropped = self._droppers(state, one, RuleKind.HEURISTIC)
+            against = "; a rule had cut a choice of it" if is_cut else ""
+            against += f"; {dropped} would have dropped it" if dropped else ""
+        reason = f"{SelectionReason.WHITELIST.value}: {_words(one.entry)}{against}"
+        return Verdict(Stage.SELECT, STRATEGY, Outcome.KEPT, reason, 1, one.candidate.candidate_id)
+
+    def _leave(
+        self, state: TaskState, entry: WhitelistEntry, outcome: Outcome, why: str, candidate_id: str | None = None
+    ) -> None:
+        self._tell(state, [Verdict(Stage.RULE, STRATEGY, outcome, f"{_words(entry)}: {why}", 1, candidate_id)])
+
+
+def _words(entry: WhitelistEntry) -> str:
+    return f"entry {entry.entry_id}" + (f" ({entry.note})" if entry.note else "")
+
+
+def _as_result(chosen: Sequence[_Listed], verdicts: Sequence[Verdict], secs: float) -> PruneResult:
+    """Whitelisted schedules as a round's choice."""
+    n = len(chosen)
+    return PruneResult(
+        candidates=tuple(one.candidate for one in chosen),
+        reasons=(SelectionReason.WHITELIST,) * n,
+        verdicts=tuple(verdicts),
+        n_proposed=n,
+        n_unseen=n,
+        seconds=secs,
+        auditees=(None,) * n,
+    )
