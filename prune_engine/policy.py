@@ -26,6 +26,7 @@ FORMAT_VERSION = 1
 #: Hexadecimal digits of a hash that people are shown.
 _SHORT = 12
 
+_SECTIONS = ("rules", "strategies", "thresholds", "profile", "models", "plugins", "packages")
 _STRATEGIES = ("explorer", "draft_scorer", "verifier", "selector")
 #: Options that say how much is measured, or what is kept of it; nothing is pruned by them.
 NOT_STEERING = frozenset({"n_trials", "budget_secs", "seed", "strict", "harvest"})
@@ -82,6 +83,11 @@ class Policy:
         """Read what ``as_json`` gave. Raises ConfigError, also for a content that its hash does not fit."""
         if not isinstance(record, Mapping) or not isinstance(record.get("content"), Mapping):
             raise ConfigError("is no policy", who=who, expected="what `prune-engine policy pin` writes")
+        missing = [name for name in _SECTIONS if not isinstance(record["content"].get(name), Mapping)]
+        if missing:
+            raise ConfigError(
+                "is no policy", who=who, got=f"no {', '.join(missing)}", expected=", ".join(_SECTIONS)
+            )
         version = record.get("format_version")
         if isinstance(version, bool) or not isinstance(version, int) or not 1 <= version <= FORMAT_VERSION:
             raise ConfigError(

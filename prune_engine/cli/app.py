@@ -11,7 +11,19 @@ from typing import Annotated, NoReturn
 import typer
 
 from prune_engine import __version__
-from prune_engine.cli import candidates, library, plugins, profiles, prune, rank, run, spaces, transfer, tune
+from prune_engine.cli import (
+    candidates,
+    library,
+    plugins,
+    policy,
+    profiles,
+    prune,
+    rank,
+    run,
+    spaces,
+    transfer,
+    tune,
+)
 from prune_engine.cli.streams import abandon_streams, open_closed_streams
 from prune_engine.errors import ConfigError, PruneEngineError
 
@@ -86,6 +98,7 @@ def make_app() -> typer.Typer:
     app.command("candidates")(candidates.candidates)
     app.command("rank")(rank.rank)
     app.command("plugins")(plugins.plugins)
+    app.add_typer(policy.policy, name="policy")
     app.add_typer(profiles.profiles, name="profiles")
     app.add_typer(library.library, name="library")
     return app
