@@ -100,6 +100,8 @@ class Engine:
         self._observer: Observer = observer or SilentObserver()
         self._should_stop, self._clock = should_stop, clock
         self._manifest, self._model_name = dict(manifest or {}), model_name
+        #: What is recorded of the run, once it has begun.
+        self.manifest: Mapping[str, object] = {}
         self._scheduler = GradientScheduler()
         self._rng = np.random.default_rng(config.seed)
         self._budget = Budget(config, should_stop, clock)
@@ -204,9 +206,9 @@ class Engine:
         return sentences + [str(sentence) for _, sentence in added]
 
     def _start_run(self, tasks: Sequence[TuningTask]) -> None:
-        self._run_id = self._store.start_run(
-            manifest_of(self._config, self._workbench, self._profile, self.policy, self._manifest)
-        )
+        added = self._manifest
+        self.manifest = manifest_of(self._config, self._workbench, self._profile, self.policy, added)
+        self._run_id = self._store.start_run(self.manifest)
         self._store.add_tasks(self._run_id, tasks)
         self._host.notify(
             "engine_started",

@@ -24,7 +24,7 @@ _DEFAULT_SECS = 300.0
 _NOT_REPLAYED = (
     *("out", "shape", "dim", "target", "build_timeout", "run_timeout", "memory", "flush_cache"),
     *("transfer", "builtin_library"),
-    "explorer",
+    *("explorer", "policy"),
 )
 
 
@@ -140,6 +140,14 @@ def tune(
     strict: Annotated[
         bool, typer.Option(rich_help_panel=_STRATEGY, help="Stop at the first plugin that fails.")
     ] = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_STRATEGY,
+            help="Lock file of `prune-engine policy pin`: do not run by any other policy.",
+            show_default=False,
+        ),
+    ] = None,
     replay: Annotated[
         Path | None,
         typer.Option(
@@ -220,6 +228,7 @@ def tune(
         run_timeout_secs=run_timeout,
         memory_limit_bytes=parse_bytes(memory, "--memory") if memory else None,
         flush_cache=flush_cache,
+        policy_path=policy,
     )
     with (
         stop_on_signals(as_json) as should_stop,

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_engine.lifecycle import RunResult
+from prune_engine.machine_state import load_state
+from prune_engine.metaschedule.kernel_records import kernel_records
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.apply import CompiledModel, Winner
@@ -17,6 +19,12 @@ if TYPE_CHECKING:
 
 #: Share of the tuning's seconds that timing the whole model before and after may take, and its bounds.
 _CHECKING_SHARE, _MIN_CHECKING_SECS, _MAX_CHECKING_SECS = 0.1, 2.0, 20.0
+
+#: What an artefact keeps of its run's manifest: enough to verify it where the store is not at hand.
+KEPT = (
+    *("seed", "argv", "llvm", "versions", "device", "machine", "load_before"),
+    *("policy", "profile", "profile_digest", "profile_content"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +51,11 @@ def ship_model(
     seed: int,
     is_decided_in_network: bool,
     say: Callable[[str], None],
+    manifest: Mapping[str, object],
 ) -> Shipped:
     """Write the tuned model to ``out_dir``, or the untuned one where that is faster.
+
+    Its metadata keep what made it, out of the run's ``manifest``, and the winners with their times.
 
     Raises NumericsError if the tuned model computes something else; ModelImportError, ArtifactError, OutputError.
     """
@@ -89,7 +100,14 @@ def ship_model(
             out_dir,
             n_threads=n_threads,
             target=target,
-            manifest={**common, "is_tuned": is_tuned, "comparison": comparison.as_json()},
+            manifest={
+                **common,
+                **{name: manifest[name] for name in KEPT if name in manifest},
+                "load_after": load_state(),
+                "is_tuned": is_tuned,
+                "comparison": comparison.as_json(),
+                "kernels": [record.as_json() for record in kernel_records(run, winners)],
+            },
         )
     return Shipped(comparison, is_tuned, tuned.rejected, changes)
 

@@ -19,6 +19,7 @@ from prune_engine.metaschedule.phases import PhaseClock
 from prune_engine.metaschedule.shipping import Shipped, ship_model
 from prune_engine.metaschedule.transfer_source import transfer_library
 from prune_engine.plugins import PluginHost, PluginRecord
+from prune_engine.policy_files import check_pinned
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 
@@ -54,6 +55,8 @@ class TuneRequest:
     flush_cache: bool = False
     #: A library file or a MetaSchedule database to transfer from instead of the store's library.
     library_path: Path | None = None
+    #: A lock file: a run by any other policy is refused before anything is measured.
+    policy_path: Path | None = None
     #: Whether schedules of kernels that take much of the run time are decided inside the whole model.
     is_decided_in_network: bool = False
 
@@ -143,6 +146,8 @@ def _tune(
                 model_name=model.name,
                 manifest=_manifest(request, target, model),
             )
+            if request.policy_path is not None:
+                check_pinned(request.policy_path, engine.policy)
             run = engine.run(model.tasks)
             left_out = _write_database(request, model, store, workbench)
             verifier_path = _write_verifier(request, engine)
@@ -155,6 +160,7 @@ def _tune(
             seed=request.config.seed,
             is_decided_in_network=request.is_decided_in_network,
             say=observer.on_status,
+            manifest=engine.manifest,
         )
         outcome = _outcome(request, model, run, shipped, left_out, store.url)
         return replace(outcome, failed_plugins=host.failed, verifier_path=verifier_path)
@@ -275,19 +281,13 @@ def _import(request: TuneRequest, target: str) -> ImportedModel:
 
 
 def _manifest(request: TuneRequest, target: str, model: ImportedModel) -> Mapping[str, object]:
-    import os
-    import platform
-    from importlib.metadata import version
+    from prune_engine.metaschedule._compat import import_tvm
 
-    packages = ("apache-tvm", "apache-tvm-ffi", "lightgbm", "numpy", "onnx", "onnxruntime")
     return {
         "model": str(request.model_path),
         "model_digest": model.digest,
         "target": target,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "load_average": list(os.getloadavg()),
-        "versions": {package: version(package) for package in packages},
+        "llvm": int(import_tvm().target.codegen.llvm_version_major()),
     }
 
 
