@@ -36,6 +36,9 @@ class EngineConfig(BaseModel):
     winners of the run are added to the library. ``transfer_source`` is what is transferred from: all of the
     ``library``, the ``best`` of its models by ``source_form`` (see source_choice), or the model of that name.
 
+    A hook of a plugin that takes longer than ``hook_limit_secs`` for one call, or a strategy that takes longer than
+    ``strategy_limit_secs``, is interrupted and done without from then on; None sets no limit.
+
     A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after half as many in a row of
     which the verifier expected no more.
     """
@@ -76,6 +79,8 @@ class EngineConfig(BaseModel):
     blocked_plugins: tuple[str, ...] = ()
     plugin_files: tuple[Path, ...] = ()
     strict: bool = False
+    hook_limit_secs: float | None = Field(default=30.0, gt=0)
+    strategy_limit_secs: float | None = Field(default=60.0, gt=0)
 
     @classmethod
     def of(cls, **options: object) -> EngineConfig:

@@ -90,6 +90,10 @@ class PluginContractError(PluginError):
     """A strategy returned something outside its contract (shape, dtype, range, finiteness)."""
 
 
+class PluginTimeoutError(PluginContractError):
+    """A plugin's hook or strategy did not return within its time limit."""
+
+
 class ProfileError(ConfigError):
     """A hardware profile is malformed, unknown or of a newer schema."""
 
