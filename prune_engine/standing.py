@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
+from prune_engine import call_guard
 from prune_engine.errors import PluginContractError
 from prune_engine.strategies import Rule, Strategy
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Told of a strategy that raised; may raise itself to stop the run.
 OnFailure = Callable[[Strategy, BaseException], None]
@@ -14,10 +19,15 @@ OnFailure = Callable[[Strategy, BaseException], None]
 class Standing:
     """What the stages ask before they ask a strategy."""
 
-    def __init__(self, on_failure: OnFailure) -> None:
-        self.on_failure = on_failure
+    def __init__(self, on_failure: OnFailure, limit_secs: float | None = None) -> None:
+        """``limit_secs`` is what one call of a strategy may take, None sets no limit."""
+        self.on_failure, self._limit_secs = on_failure, limit_secs
         self._aside: set[str] = set()
         self._off: set[tuple[str, str]] = set()
+
+    def ask(self, strategy: Strategy, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function of a strategy, see `call_guard.call`."""
+        return call_guard.call(f"strategy {strategy.name}", self._limit_secs, function, *args, **kwargs)
 
     def is_active(self, strategy: Strategy) -> bool:
         """Whether a strategy is still used: it never failed."""
