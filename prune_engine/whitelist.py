@@ -14,21 +14,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from prune_engine.library import Choice, KernelClass
+from prune_engine.numeric_safety import SafetyCase
 from prune_engine.task import TuningTask
-
-
-@dataclass(frozen=True, slots=True)
-class NumericCase:
-    """What one kind of inputs showed: the largest error found and the bound it is held against, both relative.
-
-    What could not be computed is None, and ``problem`` says why.
-    """
-
-    name: str
-    is_ok: bool
-    max_error: float | None = None
-    bound: float | None = None
-    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +33,7 @@ class Check:
     prune_engine_version: str
     symbols_version: int
     checked_at: float
-    numeric: tuple[NumericCase, ...] = ()
+    numeric: tuple[SafetyCase, ...] = ()
     run_secs: tuple[float, ...] = ()
     default_secs: tuple[float, ...] = ()
     problems: tuple[str, ...] = ()

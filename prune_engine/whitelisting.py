@@ -6,22 +6,19 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from prune_engine.candidates import Candidate, CandidateBatch, rows_of
+from prune_engine.candidates import Candidate
 from prune_engine.config import EngineConfig
 from prune_engine.errors import SpaceError
-from prune_engine.funnel import Funnel
 from prune_engine.harvest import compiler_version
-from prune_engine.measurement import FixesSchedules, Workbench, WritesSchedules
+from prune_engine.measurement import Workbench, WritesSchedules
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.replay_workbench import DEVICE_NAME as REPLAY
-from prune_engine.space import Int32Array, Sketch
 from prune_engine.store.base import Store
 from prune_engine.task_state import TaskState, Unmeasured
 from prune_engine.verdicts import Outcome, RuleKind, SelectionReason, Stage, Verdict
 from prune_engine.whitelist import WhitelistEntry
 from prune_engine.whitelist_events import whitelist_of
+from prune_engine.whitelist_placing import Placed, droppers, placed, why_illegal
 
 #: What verdicts on whitelisted schedules are filed under.
 STRATEGY = "whitelist"
@@ -31,11 +28,14 @@ Tell = Callable[[TaskState, Sequence[Verdict]], None]
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """An entry as a candidate of the task's space. ``row`` is None for one that no generated sketch holds."""
+    """An entry as a candidate of the task's space."""
 
     entry: WhitelistEntry
-    candidate: Candidate
-    row: Int32Array | None
+    place: Placed
+
+    @property
+    def candidate(self) -> Candidate:
+        return self.place.candidate
 
 
 class Whitelisting:
@@ -121,60 +121,31 @@ class Whitelisting:
 
     def _listed(self, state: TaskState, entry: WhitelistEntry) -> _Listed | None:
         """The entry as a candidate; None, and told, where the space of today has no place for it."""
-        space = state.space
-        assert space is not None, "only open tasks get here"
-        decisions = tuple(choice.values for choice in entry.choices)
-        sketch = next((sketch for sketch in space.sketches if sketch.sketch_id == entry.sketch_id), None)
-        row = None if sketch is None else rows_of(sketch, decisions)
-        if sketch is not None and row is not None:
-            return _Listed(entry, CandidateBatch(space, sketch, row[None, :]).candidate(0), row)
+        assert state.space is not None, "only open tasks get here"
         try:
-            return _Listed(entry, self._fixed(state, entry), None)
+            place = placed(state.bench_space, entry, self._workbench, len(state.space.sketches))
         except SpaceError as error:
             self._leave(state, entry, Outcome.SKIPPED, f"no schedule of this kernel now: {error.problem}")
             return None
-
-    def _fixed(self, state: TaskState, entry: WhitelistEntry) -> Candidate:
-        """A schedule that no generated sketch holds, as the only candidate of a sketch of its own."""
-        if not isinstance(self._workbench, FixesSchedules):
-            raise SpaceError("no sketch of the space holds it, and this workbench takes no others")
-        made = self._workbench.fixed_sketch(state.bench_space, entry.trace_json)
-        same: Sketch | None = next((s for s in state.fixed if s.sketch_id == made.sketch_id), None)
-        if same is None:
-            state.fixed.append(made)
-        sketch = same or made
-        row = np.array([variable.rows[0] for variable in sketch.variables], dtype=np.int32)
-        return CandidateBatch(state.bench_space, sketch, row[None, :]).candidate(0)
+        if place.new_sketch is not None:
+            state.fixed.append(place.new_sketch)
+        return _Listed(entry, place)
 
     def _illegal(self, state: TaskState, one: _Listed) -> str:
         """Why a schedule cannot run here: what LEGALITY rules and the compiler say; empty if it can."""
         assert state.full_space is not None, "only open tasks get here"
-        if one.row is not None:
-            legal, cuts = self._pipeline.restrict(state.full_space, only=RuleKind.LEGALITY)
-            sketch = legal.sketches[one.candidate.sketch_index]
-            if not sketch.allows(one.row[None, :])[0]:
-                return "a choice of it was cut by " + " or ".join(cut.strategy for cut in cuts)
-            if dropped := self._droppers(state, one, RuleKind.LEGALITY):
-                return f"dropped by {dropped}"
-        return self._workbench.refusal(state.bench_space, one.candidate) or ""
-
-    def _droppers(self, state: TaskState, one: _Listed, kind: RuleKind) -> str:
-        """The names of the rules of a kind that drop a schedule."""
-        space, funnel = state.full_space, Funnel()
-        assert space is not None, "only open tasks get here"
-        assert one.row is not None, "asked of schedules of the space only"
-        batch = CandidateBatch(space, space.sketches[one.candidate.sketch_index], one.row[None, :])
-        self._pipeline.judge(batch, funnel)
-        return ", ".join(s.strategy for s in funnel.steps if s.kind is kind and s.n_out < s.n_in)
+        why = why_illegal(self._pipeline, state.full_space, one.place)
+        return why or self._workbench.refusal(state.bench_space, one.candidate) or ""
 
     def _kept(self, state: TaskState, one: _Listed) -> Verdict:
         """Why it is measured, and which guesses would have prevented that."""
         against = ""
-        if one.row is not None:
+        row = one.place.row
+        if row is not None:
             assert state.space is not None, "only open tasks get here"
-            sketch = state.space.sketches[one.candidate.sketch_index]
-            is_cut = not sketch.allows(one.row[None, :])[0]
-            dropped = self._droppers(state, one, RuleKind.HEURISTIC)
+            assert state.full_space is not None, "only open tasks get here"
+            is_cut = not state.space.sketches[one.candidate.sketch_index].allows(row[None, :])[0]
+            dropped = droppers(self._pipeline, state.full_space, one.place, RuleKind.HEURISTIC)
             against = "; a rule had cut a choice of it" if is_cut else ""
             against += f"; {dropped} would have dropped it" if dropped else ""
         reason = f"{SelectionReason.WHITELIST.value}: {_words(one.entry)}{against}"
