@@ -36,7 +36,9 @@ _STDERR = 2
 
 
 def call(who: str, limit_secs: float | None, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a plugin's function. ``who`` names it in messages; None sets no limit, nor is there one off the main thread.
+    """Call a plugin's function; ``who`` names it in messages.
+
+    ``limit_secs`` None sets no limit. Off the main thread, and without timer signals, there is none either.
 
     Raises what the function raises. KeyboardInterrupt is the user's; every other BaseException that is neither
     Exception nor SystemExit becomes PluginContractError, and one that takes too long PluginTimeoutError.
@@ -75,6 +77,16 @@ def call(who: str, limit_secs: float | None, function: Callable[P, T], /, *args:
             clock.resume(outer)
 
 
+def called_back(function: Callable[P, T]) -> Callable[P, T]:
+    """A function of the engine's for plugins to call: their time stands still meanwhile."""
+
+    def call_back(*args: P.args, **kwargs: P.kwargs) -> T:
+        with suspended():
+            return function(*args, **kwargs)
+
+    return call_back
+
+
 class suspended:  # noqa: N801  # used as a statement
     """While a plugin calls back into the engine: its time stands still, and nothing is interrupted."""
 
@@ -87,7 +99,7 @@ class suspended:  # noqa: N801  # used as a statement
         _CLOCK.resume(self._stopped)
 
 
-class _Overtime(BaseException):  # noqa: N818  # no Exception, so that a plugin's `except Exception` lets it pass
+class _Overtime(BaseException):  # no Exception, so that a plugin's `except Exception` lets it pass
     """Raised inside a plugin when its time is over."""
 
 

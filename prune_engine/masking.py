@@ -13,6 +13,7 @@ from prune_engine import contracts
 from prune_engine.candidates import Candidate, CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
+from prune_engine.errors import PluginTimeoutError
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pool import NOT_AUDITED, Auditee, Pool, joined
@@ -66,7 +67,7 @@ class Masking:
                 continue
             started = time.perf_counter()
             try:
-                cut = rule.restrict(space, self._profile)
+                cut = self._standing.ask(rule, rule.restrict, space, self._profile)
                 smaller = space
                 if cut is not None:
                     smaller = space.restrict(contracts.check_restriction(rule.name, cut, space))
@@ -240,15 +241,20 @@ class Masking:
     def _reason(self, rule: Rule, symbols: Mapping[str, float]) -> tuple[str, dict[str, float]]:
         """A rule's reason and what it read, or just its name if it cannot say: its mask holds all the same."""
         try:
-            return reason_of(rule, symbols, self._profile)
+            return self._standing.ask(rule, reason_of, rule, symbols, self._profile)
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
-            self._standing.on_failure(rule, error)
+            # One that hangs would hang for every task; its mask, which came back, is not worth that.
+            report = (
+                self._standing.set_aside if isinstance(error, PluginTimeoutError) else self._standing.on_failure
+            )
+            report(rule, error)
             return rule.name, {}
 
     def _dropped_by(self, rule: Rule, survivors: Survivors, alive: BoolArray) -> BoolArray:
         part = survivors.narrow(alive)
         try:
-            mask = contracts.check_mask(rule.name, rule.mask(part, self._profile), len(part))
+            mask = self._standing.ask(rule, rule.mask, part, self._profile)
+            mask = contracts.check_mask(rule.name, mask, len(part))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._standing.set_aside(rule, error)
             return np.zeros(len(alive), dtype=np.bool_)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -40,6 +41,9 @@ from prune_engine.verdicts import (
     Verdict,
 )
 from prune_engine.vetting import Refusal, Vetted, vetted
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: What the verdict on an audit begins with: why it was dropped follows.
 AUDIT_PREFIX = "dropped, measured as an audit"
@@ -95,7 +99,7 @@ class Pipeline:
     ) -> None:
         """Order the rules: LEGALITY before HEURISTIC, then by declared order, then by name."""
         self._selector, self._config = selector, config
-        self._standing = Standing(on_failure)
+        self._standing = Standing(on_failure, config.strategy_limit_secs)
         self._masking = Masking(rules, profile, config, self._standing)
         self.scoring = Scoring(draft_scorer, verifier, profile, self._standing, config.build_aversion)
         self._shortlister = Shortlister(self.scoring, config)
@@ -123,6 +127,10 @@ class Pipeline:
     def example(self, rule_name: str, task_id: str) -> Candidate | None:
         """The first candidate of a task that a rule dropped: the reason of its verdicts is that of this one."""
         return self._masking.example(rule_name, task_id)
+
+    def ask(self, strategy: Strategy, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function of a strategy, see `call_guard.call`."""
+        return self._standing.ask(strategy, function, *args, **kwargs)
 
     def is_active(self, strategy: Strategy) -> bool:
         """Whether a strategy is still used: it never failed."""
@@ -267,7 +275,7 @@ class Pipeline:
             return Selection(np.empty(0, dtype=np.int64), ())
         if self.is_active(self._selector):
             try:
-                chosen = self._selector.select(pool, k, rng)
+                chosen = self.ask(self._selector, self._selector.select, pool, k, rng)
                 return contracts.check_selection(self._selector.name, chosen, len(pool), k)
             except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
                 self.set_aside(self._selector, error)

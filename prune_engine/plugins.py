@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
+from typing import TypeVar
 
 import pluggy
 
-from prune_engine import hookspecs
+from prune_engine import call_guard, hookspecs
 from prune_engine._plugin_loading import PluginSource, describe, find_plugins, missing_dependency
 from prune_engine._registrations import (
     RegistrationError,
@@ -25,9 +27,13 @@ from prune_engine._registrations import (
     spec_arguments,
 )
 from prune_engine.config import EngineConfig
-from prune_engine.errors import PluginError, PruneEngineError
+from prune_engine.errors import PluginContractError, PluginError, PluginTimeoutError, PruneEngineError
 from prune_engine.strategies import Strategy
 
+T = TypeVar("T")
+
+#: Hooks without a time limit: a store may wait for a lock, and must not be cut off in the middle of its work.
+_UNLIMITED = ("open_store",)
 #: What a plugin may raise without stopping us. A KeyboardInterrupt is the user's, so it is not among them.
 _FAILURES = (Exception, SystemExit)
 
@@ -146,7 +152,7 @@ class PluginHost:
         collected: list[tuple[str, object]] = []
         for impl in self._implementations(hook, arguments):
             try:
-                items = check_items(hook, _invoke(impl, arguments))
+                items = self._called(impl, hook, partial(_items, hook, impl, arguments))
                 self._claim_names(impl.plugin_name, hook, items)
             except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
                 self._set_aside(impl.plugin_name, _why(error, hook), error)
@@ -162,10 +168,12 @@ class PluginHost:
         """
         for impl in self._implementations(hook, arguments):
             try:
-                answer = _invoke(impl, arguments)
+                answer = self._called(impl, hook, partial(_invoke, impl, arguments))
                 if answer is not None:
                     check_item(hook, answer)
                     return answer
+            except PluginTimeoutError as error:
+                self._set_aside(impl.plugin_name, _why(error, hook), error)
             except PruneEngineError:
                 raise
             except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
@@ -210,7 +218,7 @@ class PluginHost:
             return
         self._records[name] = record
         try:
-            plugin = load()
+            plugin = call_guard.call(f"plugin {name!r}", self._config.hook_limit_secs, load)
             self._records[name] = replace(record, hooks=implemented_hooks(self._manager, plugin))
             self._manager.register(plugin, name)
         except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
@@ -224,6 +232,10 @@ class PluginHost:
             for impl in self._implementations(hook, arguments):
                 if impl.plugin_name == name:
                     self._tell(impl, hook, arguments)
+
+    def _called(self, impl: pluggy.HookImpl, hook: str, invoke: Callable[[], T]) -> T:
+        limit_secs = None if hook in _UNLIMITED else self._config.hook_limit_secs
+        return call_guard.call(f"plugin {impl.plugin_name!r}, {hook}", limit_secs, invoke)
 
     def _caller(self, hook: str) -> pluggy.HookCaller:
         caller: pluggy.HookCaller = getattr(self._manager.hook, hook)
@@ -264,7 +276,9 @@ class PluginHost:
     def _tell(self, impl: pluggy.HookImpl, hook: str, arguments: Mapping[str, object]) -> None:
         plugin = impl.plugin_name
         try:
-            _invoke(impl, arguments)
+            self._called(impl, hook, partial(_invoke, impl, arguments))
+        except PluginTimeoutError as error:  # it would hang again: not told any more
+            self._set_aside(plugin, _why(error, hook), error)
         except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
             is_first = (plugin, hook) not in self._broken_observers
             self._broken_observers.add((plugin, hook))
@@ -307,9 +321,18 @@ def _invoke(impl: pluggy.HookImpl, arguments: Mapping[str, object]) -> object:
     return impl.function(*(arguments[name] for name in impl.argnames))
 
 
+def _items(hook: str, impl: pluggy.HookImpl, arguments: Mapping[str, object]) -> list[object]:
+    """What an implementation returns, consumed: a generator runs only now."""
+    return check_items(hook, _invoke(impl, arguments))
+
+
 def _why(error: BaseException, hook: str | None = None) -> str:
     if isinstance(error, RegistrationError):
         return str(error)
+    if isinstance(error, PluginTimeoutError):
+        return f"{hook or 'importing it'} {error.problem}"
+    if isinstance(error, PluginContractError) and error.__cause__ is not None:
+        error = error.__cause__  # what the plugin raised was no Exception
     if isinstance(error, pluggy.PluginValidationError):
         return explain_validation(error)
     return f"{hook} raised {describe(error)}" if hook else describe(error)

@@ -13,7 +13,7 @@ from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.census import MAX_COUNTED
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.enumeration import all_batches
-from prune_engine.errors import PluginContractError
+from prune_engine.errors import PluginContractError, PluginTimeoutError
 from prune_engine.funnel import Funnel
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace, Int32Array, Sketch
@@ -95,7 +95,10 @@ class Proposer:
 
     def _proposed(self, n: int) -> Sequence[CandidateBatch]:
         try:
-            proposed = self._explorer.propose(self._space, n, None, self._rng)
+            propose = self._explorer.propose
+            proposed = self._pipeline.ask(self._explorer, propose, self._space, n, None, self._rng)
+        except PluginTimeoutError:
+            raise
         except STRATEGY_FAILURES as error:
             raise PluginContractError(
                 "raised an exception",

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from prune_engine import contracts
+from prune_engine.call_guard import called_back
 from prune_engine.candidates import CandidateBatch
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.hardware.schema import HardwareProfile
@@ -35,7 +36,7 @@ class Scoring:
         """Take the strategies; ``standing`` says which of them are still used."""
         self._draft_scorer, self._verifier, self._profile = draft_scorer, verifier, profile
         self._standing, self._build_aversion = standing, build_aversion
-        self.context = ScoreContext(profile, self.draft)
+        self.context = ScoreContext(profile, called_back(self.draft))
         self._climbing = replace(self.context, wants_kinship=False)
         #: Drafts in flight, by the identity of their batch, which is kept alive beside.
         self._drafts: dict[int, tuple[CandidateBatch, DraftScores]] = {}
@@ -62,7 +63,8 @@ class Scoring:
         if known := self._drafts.get(id(batch)):
             return known[1]
         try:
-            scores = contracts.check_draft(scorer.name, scorer.score(batch, self._profile), len(batch))
+            scores = self._standing.ask(scorer, scorer.score, batch, self._profile)
+            scores = contracts.check_draft(scorer.name, scores, len(batch))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._standing.set_aside(scorer, error)
             return None
@@ -79,7 +81,8 @@ class Scoring:
         if verifier is None:
             return None
         try:
-            scores = contracts.check_verify(verifier.name, verifier.score(batch, context), len(batch))
+            scores = self._standing.ask(verifier, verifier.score, batch, context)
+            scores = contracts.check_verify(verifier.name, scores, len(batch))
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._standing.set_aside(verifier, error)
             return None
@@ -105,6 +108,12 @@ class Scoring:
         if not len(scores) or scores.min() == scores.max():
             return scores
         return scores * patience(batch, self._build_aversion)
+
+    def without_building(self, batch: CandidateBatch, scores: Float64Array) -> Float64Array:
+        """The scores of a batch, float64 (n,), as they were before they were held against building."""
+        if not len(scores) or scores.min() == scores.max():
+            return scores
+        return scores / patience(batch, self._build_aversion)
 
     def forget(self) -> None:
         """Drop the drafts that are kept: their batches are done with, or the draft was calibrated anew."""

@@ -8,10 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from prune_engine import contracts
+from prune_engine.call_guard import called_back
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.enumeration import drawn
+from prune_engine.errors import PluginTimeoutError
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import BoolArray, DesignSpace, VariableKind
 from prune_engine.standing import OnFailure
@@ -31,7 +33,8 @@ _PROBED_STRUCTURES = 24
 class Sources:
     """Asks the explorer; what it returns is checked.
 
-    One that fails is not asked for the same task again: its candidates are drawn uniformly from then on.
+    One that fails is not asked for the same task again, and one that hangs for none: candidates are drawn uniformly
+    from then on.
     """
 
     def __init__(
@@ -45,19 +48,23 @@ class Sources:
         self._strategies, self._pipeline, self._config = strategies, pipeline, config
         self._rng, self._on_failure = rng, on_failure
         self._tasks_without_explorer: set[str] = set()
+        #: Whether it took too long for one task: no other is made to wait for it.
+        self._has_hung = False
 
     def proposals(self, state: TaskState) -> Sequence[CandidateBatch]:
         """What the explorer proposes for an open task, or draws where it failed."""
         explorer, space = self._strategies.explorer, state.space
         assert space is not None, "only open tasks get here"
-        if state.task.task_id in self._tasks_without_explorer:
+        if self._has_hung or state.task.task_id in self._tasks_without_explorer:
             return self._drawn(space)
-        fitness = _CheckedFitness(explorer.name, space, self._pipeline.fitness)
+        fitness = _CheckedFitness(explorer.name, space, called_back(self._pipeline.fitness))
         try:
-            proposed = explorer.propose(space, self._config.explore_size, fitness, self._rng)
+            size = self._config.explore_size
+            proposed = self._pipeline.ask(explorer, explorer.propose, space, size, fitness, self._rng)
             batches = contracts.check_batches(explorer.name, proposed, space)
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._on_failure(explorer, error)
+            self._has_hung = isinstance(error, PluginTimeoutError)
             self._tasks_without_explorer.add(state.task.task_id)  # it may still manage the spaces of others
             return self._drawn(space)
         # One that proposes nothing of fitness 0 would leave a task untried where rules drop everything.

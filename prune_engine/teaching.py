@@ -54,7 +54,7 @@ class Teacher:
         if verifier is None or not verifier.takes_prior or not self._n_taught:
             return False
         try:
-            verifier.save(path)
+            self._pipeline.ask(verifier, verifier.save, path)
         except OSError:  # the disk's fault, not the plugin's
             raise
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
@@ -66,7 +66,7 @@ class Teacher:
         if learner.name in self._unteachable or not self._pipeline.is_active(learner):
             return
         try:
-            lesson()
+            self._pipeline.ask(learner, lesson)
         except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
             self._unteachable.add(learner.name)
             if isinstance(learner, Explorer):  # one that cannot learn can still propose

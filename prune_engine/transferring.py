@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from prune_engine import contracts
+from prune_engine.call_guard import called_back, suspended
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
@@ -151,10 +152,10 @@ class Transferring:
                 self._workbench.device_name(),
                 self._workbench.n_threads(),
                 self._profile,
-                self._pipeline.fitness,
+                called_back(self._pipeline.fitness),
             )
             try:
-                proposal = transfer.propose(state.task, space, context, limit)
+                proposal = self._pipeline.ask(transfer, transfer.propose, state.task, space, context, limit)
                 proposal = contracts.check_transfer(transfer.name, proposal, space, limit)
             except STRATEGY_FAILURES as error:  # the plugin boundary: recorded, not swallowed
                 self._failed.add(transfer.name)
@@ -252,7 +253,8 @@ class _Reading:
         self.read: dict[str, LibraryEntry] = {}
 
     def find(self, query: LibraryQuery) -> Sequence[LibraryEntry]:
-        found = self._library.find(query)
+        with suspended():  # it may read a database
+            found = self._library.find(query)
         self.read.update({entry.entry_id: entry for entry in found})
         return found
 
