@@ -17,6 +17,7 @@ from prune_engine.auditing import Auditor
 from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DecisionWriter
 from prune_engine.errors import ConfigError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
@@ -32,6 +33,7 @@ from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
 from prune_engine.policy import Policy, policy_of
+from prune_engine.recording import Recorder
 from prune_engine.retiring import retire
 from prune_engine.rounds import Rounds
 from prune_engine.scheduler import GradientScheduler
@@ -64,6 +66,7 @@ class Engine:
         model_name: what the tasks are parts of, for the library.
         manifest: recorded with the run beside versions and options.
         clock: seconds from anywhere, never backwards: what ``budget_secs`` is held against.
+        decisions: where the fate of each candidate that is looked at closely is written; nowhere if None.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class Engine:
         model_name: str = "",
         manifest: Mapping[str, object] | None = None,
         clock: Callable[[], float] = time.monotonic,
+        decisions: DecisionWriter | None = None,
     ) -> None:
         """Load the plugins and choose the strategies. Raises ConfigError, or PluginError if strict."""
         self._config, self._workbench, self._store, self._profile = config, workbench, store, profile
@@ -123,7 +127,8 @@ class Engine:
             self._strategy_failed,
             self._tell,
         )
-        self._opener = Opener(config, workbench, self._pipeline, self._strategies.symbols, self._tell)
+        self._recorder = Recorder(decisions, self._pipeline, profile, self._observer.on_status)
+        self._opener = Opener(config, workbench, self._pipeline, self._strategies.symbols, self._tell_cuts)
         self._rounds = Rounds(
             config,
             workbench,
@@ -136,6 +141,7 @@ class Engine:
             self._auditor,
             self._teacher,
             self._rng,
+            recorder=self._recorder,
             record=self._record,
             tell=self._tell,
         )
@@ -209,6 +215,7 @@ class Engine:
         added = self._manifest
         self.manifest = manifest_of(self._config, self._workbench, self._profile, self.policy, added)
         self._run_id = self._store.start_run(self.manifest)
+        self._recorder.start(self._run_id)
         self._store.add_tasks(self._run_id, tasks)
         self._host.notify(
             "engine_started",
@@ -299,6 +306,10 @@ class Engine:
 
     def _tell(self, state: TaskState, verdicts: Sequence[Verdict]) -> None:
         self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)
+
+    def _tell_cuts(self, state: TaskState, verdicts: Sequence[Verdict]) -> None:
+        self._tell(state, verdicts)
+        self._recorder.note_cuts(state, verdicts)
 
     def _harvest(self, state: TaskState) -> None:
         """Add a finished task's best schedules to the library."""

@@ -14,6 +14,8 @@ from prune_engine.measurement import MeasuredCandidate, Workbench
 from prune_engine.outcome import round_verdicts
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
+from prune_engine.recording import Recorder
+from prune_engine.round_decisions import RoundStart
 from prune_engine.sources import Sources
 from prune_engine.store.base import Store
 from prune_engine.task_state import TaskState
@@ -40,6 +42,7 @@ class Rounds:
         teacher: Teacher,
         rng: np.random.Generator,
         *,
+        recorder: Recorder,
         record: Callable[[TaskState, MeasuredCandidate], None],
         tell: Callable[[TaskState, Sequence[Verdict]], None],
     ) -> None:
@@ -47,7 +50,7 @@ class Rounds:
         self._pipeline, self._sources = pipeline, sources
         self._whitelisting, self._transferring = whitelisting, transferring
         self._auditor, self._teacher, self._rng = auditor, teacher, rng
-        self._record, self._tell = record, tell
+        self._recorder, self._record, self._tell = recorder, record, tell
 
     def run(self, state: TaskState, *, k: int) -> None:
         """Measure at most ``k`` candidates of an open task."""
@@ -60,7 +63,7 @@ class Rounds:
             summary=PruneSummary(result.n_proposed, len(result.candidates), result.verdicts, result.seconds),
         )
         measured: list[MeasuredCandidate] = []
-        incumbent = state.best_secs
+        before, incumbent = RoundStart.of(state), state.best_secs
         why_not = "measuring broke down"
         try:
             if result.candidates:
@@ -71,6 +74,7 @@ class Rounds:
             why_not = "the compiler repaired its decisions into another candidate"
         finally:
             self._tell(state, round_verdicts(result, measured, why_not))
+            self._recorder.note(state, result, measured, before, why_not)
         for candidate in (*result.candidates, *result.refused):  # those that were repaired into others, too
             state.mark_seen(candidate)
         state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1

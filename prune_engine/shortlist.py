@@ -10,7 +10,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.candidates import Candidate
 from prune_engine.config import EngineConfig
+from prune_engine.draft_list import DraftList
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.kinship import decision_kinship
 from prune_engine.pool import Pool
@@ -38,12 +40,14 @@ class Shortlist:
 
     ``drafts[b]`` is what the draft said of batch b, None without a draft. ``is_hopeless`` says that the verifier
     thinks nothing of what reached it worth measuring: what is left are its best guesses all the same.
+    ``draft_list`` is the whole list, with what the verifier skipped of it.
     """
 
     pool: Pool
     choice: SelectionPool
     drafts: tuple[DraftScores, ...] | None
     is_hopeless: bool
+    draft_list: DraftList
 
     def drafted(self, position: int) -> dict[str, float]:
         """The latency and the penalties that the draft gave a candidate, by name; nothing without a latency."""
@@ -61,6 +65,8 @@ class _Scores:
     drafts: tuple[DraftScores, ...] | None
     draft: Float64Array | None
     verified: tuple[VerifyScores, ...] | None
+    #: The best candidate that did not get onto the list, None if all did.
+    best_dropped: Candidate | None = None
 
     def take(self, positions: NDArray[np.int64]) -> _Scores:
         """The scores at ``positions`` of the pool."""
@@ -80,13 +86,16 @@ class Shortlister:
 
         Probes always stay, and audits as far as there are not too many of them beside what is left in the end.
         """
+        n_ranked = len(pool)
         pool, scores = self._drafted(pool, rng, verdicts, funnel)
+        listed = DraftList.of(pool, scores.drafts, scores.verified, n_ranked, scores.best_dropped)
         pool, scores, is_hopeless = self._verified(pool, scores, k, rng, verdicts, funnel)
+        listed = listed.verified_to(pool)
         kept = self._without_surplus(pool, is_hopeless, rng)
         if surplus := len(pool) - len(kept):
             verdicts.append(Verdict(Stage.SELECT, "engine", Outcome.SKIPPED, _SURPLUS, surplus))
             pool, scores = pool.take(kept), scores.take(kept)
-        return Shortlist(pool, _choice(pool, scores), scores.drafts, is_hopeless)
+        return Shortlist(pool, _choice(pool, scores), scores.drafts, is_hopeless, listed.thinned_to(pool))
 
     def _without_surplus(self, pool: Pool, is_hopeless: bool, rng: np.random.Generator) -> NDArray[np.int64]:
         """The positions to keep, so that a selector which gives audits their share does not measure them for long.
@@ -135,10 +144,11 @@ class Shortlister:
         n_out = len(kept) - len(spared)
         funnel.add(FunnelStep(Stage.DRAFT, scorer.name, n, n_out, seconds, n_audits=len(spared)))
         listed = pool.audited(spared, (Stage.DRAFT, scorer.name)).take(kept)
+        best_dropped = pool.candidate(int(dropped[0])) if len(dropped) else None
         if helps:
-            return listed, scores.take(kept)
+            return listed, replace(scores.take(kept), best_dropped=best_dropped)
         listed = listed.compact()
-        return listed, self._scores(listed)
+        return listed, replace(self._scores(listed), best_dropped=best_dropped)
 
     def _is_spared(
         self, n: int, n_kept: int, rng: np.random.Generator, n_dropped: int | None = None

@@ -87,7 +87,12 @@ class Explorer(Strategy, abc.ABC):
 
 
 class DraftScorer(Strategy, abc.ABC):
-    """Ranks candidates from symbols and the hardware profile; it works without samples."""
+    """Ranks candidates from symbols and the hardware profile; it works without samples.
+
+    ``hardware_basis`` names the profile fields it reads, as a rule's does.
+    """
+
+    hardware_basis: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:

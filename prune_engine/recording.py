@@ -1,0 +1,93 @@
+"""What a run decided, written down round by round: see `decisions`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from prune_engine.decision_files import DecisionWriter
+from prune_engine.decision_lines import Fate, LineMaker
+from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.measurement import MeasuredCandidate
+from prune_engine.pipeline import Pipeline, PruneResult
+from prune_engine.round_decisions import RoundDecisions, RoundStart
+from prune_engine.task_state import TaskState
+from prune_engine.verdicts import Stage, Verdict
+
+#: Stages whose candidates are counted, not named: they fell before the draft list.
+_EARLY = (Stage.TASK_SPACE, Stage.RULE, Stage.DRAFT)
+
+
+class Recorder:
+    """Writes the decisions of a run; ``say`` is told if that fails, and nothing more is written then.
+
+    Without a ``writer`` it does nothing. A task's rounds are counted from 1; what is cut beforehand is round 0.
+    """
+
+    def __init__(
+        self,
+        writer: DecisionWriter | None,
+        pipeline: Pipeline,
+        profile: HardwareProfile,
+        say: Callable[[str], None],
+    ) -> None:
+        self._writer, self._pipeline, self._profile, self._say = writer, pipeline, profile, say
+        self._lines = LineMaker(pipeline, profile, "")
+        self._rounds: Counter[str] = Counter()
+
+    def start(self, run_id: str) -> None:
+        """Begin a run."""
+        self._lines = LineMaker(self._pipeline, self._profile, run_id)
+        self._rounds.clear()
+
+    def note_cuts(self, state: TaskState, verdicts: Sequence[Verdict]) -> None:
+        """Record what rules cut out of a task's choice tables."""
+        if self._writer is not None:
+            self._write(list(self._counted(state, verdicts)))
+
+    def note(
+        self,
+        state: TaskState,
+        result: PruneResult,
+        measured: Sequence[MeasuredCandidate],
+        before: RoundStart,
+        why_not: str,
+    ) -> None:
+        """Record one round. ``why_not`` is why chosen candidates have no measurement, where one has none."""
+        if self._writer is None:
+            return
+        self._rounds[state.task.task_id] += 1
+        one = RoundDecisions(
+            state,
+            result,
+            measured,
+            before,
+            why_not,
+            scoring=self._pipeline.scoring,
+            selector=self._pipeline.selector_name,
+        )
+        self._write([*one.lines(self._lines, self._head(state)), *self._counted(state, result.verdicts)])
+
+    def _write(self, lines: Sequence[str]) -> None:
+        try:
+            if self._writer is not None and lines:
+                self._writer.add(lines)
+        except OSError as error:  # a run is worth more than its record
+            self._say(f"warning: decisions are not recorded any more: {error}")
+            self._writer = None
+
+    def _head(self, state: TaskState) -> str:
+        return self._lines.head(state.task, self._rounds[state.task.task_id])
+
+    def _counted(self, state: TaskState, verdicts: Sequence[Verdict]) -> Iterator[str]:
+        """A line for each reason for which candidates fell before the draft list."""
+        head = self._head(state)
+        for verdict in verdicts:
+            if verdict.candidate_id is not None or verdict.stage not in _EARLY:
+                continue
+            fate = Fate(verdict.stage, verdict.strategy, verdict.outcome, verdict.reason)
+            example = None
+            if verdict.stage is not Stage.TASK_SPACE and state.space is not None:
+                found = self._pipeline.example(verdict.strategy, state.task.task_id)
+                example = (found, state.space.sketches[found.sketch_index]) if found else None
+            yield self._lines.of_count(head, fate, verdict.count, verdict.evidence, example)
