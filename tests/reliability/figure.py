@@ -18,7 +18,7 @@ RECORDS = ROOT / "build" / "reliability"
 class Figure:
     """What one test of survival found.
 
-    ``n`` counts what was tried. ``zeros`` says how often each thing that must never happen did happen, ``limits`` maps
+    ``n`` counts what was tried. ``zeros`` says how often what must never happen did happen, ``limits`` maps
     what was measured to (value, allowed), ``details`` is what else was seen.
     """
 
