@@ -10,7 +10,6 @@ in which the plugin's name stands. What was measured is in the store by then.
 from __future__ import annotations
 
 import faulthandler
-import os
 import signal
 import sys
 import threading
@@ -33,6 +32,9 @@ _MIN_PATIENCE_SECS = 20.0
 _AGAIN_SECS = 0.5
 _CAN_INTERRUPT = hasattr(signal, "setitimer")
 _STDERR = 2
+#: The plain function below the one that makes enums of its numbers, which takes longer than all the rest.
+_set_handler = getattr(sys.modules.get("_signal"), "signal", signal.signal)
+_ALARM = int(getattr(signal, "SIGALRM", 0))
 
 
 def call(who: str, limit_secs: float | None, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -127,7 +129,7 @@ class _Clock:
         limit = _Limit(secs)
         theirs = signal.setitimer(signal.ITIMER_REAL, 0)
         self._theirs = (*theirs, time.monotonic())
-        self._previous = signal.signal(signal.SIGALRM, self._ring)
+        self._previous = _set_handler(_ALARM, self._ring)
         self._arm(limit)
         return limit
 
@@ -135,7 +137,7 @@ class _Clock:
         """End it. May be called again."""
         self._disarm()
         if self._previous is not None:
-            signal.signal(signal.SIGALRM, self._previous)
+            _set_handler(_ALARM, self._previous)
             self._previous = None
             left, interval, since = self._theirs
             if left:
@@ -155,11 +157,11 @@ class _Clock:
         """Go on with what ``pause`` returned."""
         if outer is not None:
             limit, self._previous, self._theirs = outer
-            signal.signal(signal.SIGALRM, self._ring)
+            _set_handler(_ALARM, self._ring)
             self._arm(limit)
 
     def _arm(self, limit: _Limit) -> None:
-        if _has_stderr():
+        if sys.__stderr__ is not None:  # else its number may be that of any file by now
             patience = max(_MIN_PATIENCE_SECS, _PATIENCE * limit.total_secs)
             faulthandler.dump_traceback_later(patience, exit=True, file=_STDERR)
         self._running = limit
@@ -189,14 +191,6 @@ _CLOCK = _Clock()
 
 def _may_interrupt() -> bool:
     return _CAN_INTERRUPT and threading.get_ident() == threading.main_thread().ident
-
-
-def _has_stderr() -> bool:
-    try:
-        os.fstat(_STDERR)
-    except OSError:
-        return False
-    return True
 
 
 def _apply(function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
