@@ -14,6 +14,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+#: Where they are in a result folder.
+DECISIONS_FOLDER = "decisions"
 #: Bytes that all files of a folder may have by default.
 DEFAULT_MAX_BYTES = 64 << 20
 #: The part of it that one file may have.

@@ -22,6 +22,7 @@ _DEFAULT_SECS = 300.0
 
 #: What says how kernels are compiled, measured or written: nothing of that happens in a replay.
 _NOT_REPLAYED = (
+    *("decisions", "decisions_size"),
     *("out", "shape", "dim", "target", "build_timeout", "run_timeout", "memory", "flush_cache"),
     *("transfer", "builtin_library"),
     *("explorer", "policy"),
@@ -156,6 +157,17 @@ def tune(
             show_default=False,
         ),
     ] = None,
+    decisions: Annotated[
+        bool,
+        typer.Option(
+            "--decisions/--no-decisions",
+            rich_help_panel=_OUTPUT,
+            help="Record what became of each candidate, for `prune-engine explain`.",
+        ),
+    ] = True,
+    decisions_size: Annotated[
+        str, typer.Option(rich_help_panel=_OUTPUT, help="What those records may take of the disk.")
+    ] = "64M",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="Print the result only.")
     ] = False,
@@ -229,6 +241,7 @@ def tune(
         memory_limit_bytes=parse_bytes(memory, "--memory") if memory else None,
         flush_cache=flush_cache,
         policy_path=policy,
+        decision_bytes=parse_bytes(decisions_size, "--decisions-size") if decisions else 0,
     )
     with (
         stop_on_signals(as_json) as should_stop,

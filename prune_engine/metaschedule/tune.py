@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DECISIONS_FOLDER, DEFAULT_MAX_BYTES, DecisionWriter
 from prune_engine.engine import Engine
 from prune_engine.errors import ModelImportError, OutputError, TargetError
 from prune_engine.hardware.fit import check_fits
@@ -53,6 +54,8 @@ class TuneRequest:
     run_timeout_secs: float | None = None
     memory_limit_bytes: int | None = None
     flush_cache: bool = False
+    #: Bytes that the record of decisions in ``out_dir`` may take; 0 makes none.
+    decision_bytes: int = DEFAULT_MAX_BYTES
     #: A library file or a MetaSchedule database to transfer from instead of the store's library.
     library_path: Path | None = None
     #: A lock file: a run by any other policy is refused before anything is measured.
@@ -145,6 +148,7 @@ def _tune(
                 library=library,
                 model_name=model.name,
                 manifest=_manifest(request, target, model),
+                decisions=_decision_writer(request),
             )
             if request.policy_path is not None:
                 check_pinned(request.policy_path, engine.policy)
@@ -316,6 +320,14 @@ def _write_verifier(request: TuneRequest, engine: Engine) -> Path | None:
             raise output_error(error, request.out_dir) from error
         publish(staging, request.out_dir, [_VERIFIER_NAME])
     return request.out_dir / _VERIFIER_NAME
+
+
+def _decision_writer(request: TuneRequest) -> DecisionWriter | None:
+    return (
+        DecisionWriter(request.out_dir / DECISIONS_FOLDER, request.decision_bytes)
+        if request.decision_bytes
+        else None
+    )
 
 
 def _database_dir(request: TuneRequest) -> Path:
