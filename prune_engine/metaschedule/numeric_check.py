@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line, module_to_json
-from prune_engine.metaschedule.measure import BuildJob, MeasurePool, MeasureSettings
+from prune_engine.metaschedule.measure import BuildJob, DefaultJob, JobResult, MeasurePool, MeasureSettings
 from prune_engine.metaschedule.quiet import captured_stderr
 from prune_engine.metaschedule.targets import architecture_of
-from prune_engine.numeric_safety import FpPolicy, SafetyCase, SafetyReport
+from prune_engine.numeric_safety import FpPolicy, SafetyReport
 from prune_engine.task import TuningTask
 
 
@@ -48,15 +48,21 @@ def check_in_pool(
             jobs.append(BuildJob(str(number), scheduled_json(task, trace)))
         except SCHEDULE_ERRORS as error:
             reports[number] = SafetyReport.failure("replay", f"does not replay: {last_line(str(error))}")
-    default = pool.open_task(task.task_id, _default_job(task), task.arg_shapes, task.arg_dtypes)
-    if default.error is not None:
-        failed = SafetyReport.failure("untuned kernel", f"{default.error.kind.value}: {default.error.message}")
-        return [failed for _ in traces]
-    for result in pool.measure(task.task_id, jobs, None):
-        error = result.error
-        case = SafetyCase("random", error is None, problem=f"{error.kind.value}: {error.message}" if error else "")
-        reports[int(result.job_id)] = SafetyReport.of([case])
+    default = DefaultJob(task.task_id, module_to_json(task.mod), task.arg_shapes, task.arg_dtypes)
+    results = pool.stress(default, jobs, policy)
+    first = next(results)
+    if first.error is not None:
+        said = f"cannot be tried: {first.error.kind.value}: {first.error.message}"
+        return [SafetyReport.failure("untuned kernel", said) for _ in traces]
+    for result in results:
+        reports[int(result.job_id)] = _report(result)
     return [reports[number] for number in range(len(traces))]
+
+
+def _report(result: JobResult) -> SafetyReport:
+    if result.error is not None:
+        return SafetyReport.failure(result.error.kind.value, result.error.message)
+    return SafetyReport.of(result.cases)
 
 
 def scheduled_json(task: TuningTask, trace: str) -> str:
@@ -67,7 +73,3 @@ def scheduled_json(task: TuningTask, trace: str) -> str:
     with captured_stderr():
         tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
     return module_to_json(schedule.mod)
-
-
-def _default_job(task: TuningTask) -> BuildJob:
-    return BuildJob("default", module_to_json(task.mod))

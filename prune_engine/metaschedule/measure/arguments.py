@@ -21,9 +21,9 @@ def make_arguments(
     logarithm). Integers are small and not negative, so that they are valid indices of the other arguments,
     except 8-bit ones, which are data. Raises TypeError for a dtype numpy cannot hold.
     """
-    index_bound = _index_bound(shapes)
+    bound = index_bound(shapes)
     return [
-        _make(tuple(shape), numpy_dtype(dtype), index_bound, np.random.default_rng([seed, position]), is_positive)
+        _make(tuple(shape), numpy_dtype(dtype), bound, np.random.default_rng([seed, position]), is_positive)
         for position, (shape, dtype) in enumerate(zip(shapes, dtypes, strict=True))
     ]
 
@@ -45,7 +45,8 @@ def is_float(dtype: np.dtype[Any]) -> bool:
     return dtype.kind == "f" or (dtype.kind == "V" and "float" in dtype.name)
 
 
-def _index_bound(shapes: Sequence[Sequence[int]]) -> int:
+def index_bound(shapes: Sequence[Sequence[int]]) -> int:
+    """Integers below it are valid indices along every axis of more than one element."""
     extents = [extent for shape in shapes for extent in shape if extent > 1]
     return max(1, min([8, *extents]))
 

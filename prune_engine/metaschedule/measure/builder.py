@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -12,9 +13,13 @@ from typing import Any
 from prune_engine.measurement import MeasureErrorKind
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.measure.children import JobFailedError
-from prune_engine.metaschedule.measure.jobs import ArtifactJob, Job
+from prune_engine.metaschedule.measure.jobs import ArtifactJob, BuildJob, Job
+from prune_engine.metaschedule.measure.protocol import WIDE_FILE
+from prune_engine.metaschedule.rounding import rounding_of, widened
 
 KERNEL_FILE = "kernel.so"
+#: LLVM and the lowering passes raise all of these.
+_BUILD_ERRORS = (RuntimeError, ValueError, TypeError, LookupError)
 
 
 def build(job: Job, target: Any, folder: Path, *, checks_arguments: bool) -> None:
@@ -34,6 +39,20 @@ def build(job: Job, target: Any, folder: Path, *, checks_arguments: bool) -> Non
     module.write_to_file(str(object_file))
     link(object_file, folder / KERNEL_FILE)
     object_file.unlink()
+
+
+def build_wide(job: Job, target: Any, folder: Path) -> None:
+    """Write the kernel in float64 beside it; nothing for one that means something else in another type."""
+    tvm = import_tvm()
+    if not isinstance(job, BuildJob) or not rounding_of(tvm.ir.load_json(job.module_json)).can_widen:
+        return
+    object_file = folder / "wide.o"
+    # Whatever a kernel has that does not exist in float64: bounds are then made of its results alone.
+    with contextlib.suppress(*_BUILD_ERRORS):
+        module = compile_module(widened(job.module_json), target, checks_arguments=False)
+        module.write_to_file(str(object_file))
+        link(object_file, folder / WIDE_FILE)
+        object_file.unlink()
 
 
 def compile_module(module_json: str, target: Any, *, checks_arguments: bool) -> Any:

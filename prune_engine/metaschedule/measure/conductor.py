@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from prune_engine.measurement import MeasureError, MeasureErrorKind
-from prune_engine.metaschedule.measure import builder, runner
+from prune_engine.metaschedule.measure import builder, runner, stress
 from prune_engine.metaschedule.measure.children import Child, Link, Message, spawn
 from prune_engine.metaschedule.measure.jobs import BuildJob, JobResult
 from prune_engine.metaschedule.measure.linux import children_of_this_process, kill_all, status_bytes
@@ -290,6 +290,7 @@ class Conductor:
             is_censored=bool(report.get("is_censored", False)),
             is_noisy=bool(report.get("is_noisy", False)),
             load_average=os.getloadavg()[0],
+            cases=tuple(stress.results_of(report.get("cases", ()))),  # type: ignore[arg-type]  # as above
         )
         self._finished.append(Done(work.order.batch, result))
 
@@ -305,3 +306,5 @@ class Conductor:
 
 def _build_body(order: Order, target: Any, folder: Path, _link: Link) -> None:
     builder.build(order.job, target, folder, checks_arguments=order.mode is RunMode.REFERENCE)
+    if order.mode is RunMode.STRESS_REFERENCE:
+        builder.build_wide(order.job, target, folder)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from prune_engine.measurement import MeasureError
+from prune_engine.numeric_safety import SafetyCase
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,8 @@ class JobResult:
     ``stage`` is how far the timing went (0: one call, 1: three calls, 2: full repeats); ``is_censored``
     says that it was stopped there because the kernel was clearly slower than the incumbent. ``is_noisy``
     says that other load disturbed the timing, also on a second try. ``build_secs`` is the time the build
-    ran, pauses excluded; ``load_average`` is the machine's, our own builds included.
+    ran, pauses excluded; ``load_average`` is the machine's, our own builds included. ``cases`` are those of a run
+    on hard inputs, which is not timed.
     """
 
     job_id: str
@@ -63,6 +65,7 @@ class JobResult:
     is_censored: bool = False
     is_noisy: bool = False
     load_average: float = 0.0
+    cases: tuple[SafetyCase, ...] = ()
 
     @property
     def latency_secs(self) -> float | None:

@@ -45,8 +45,13 @@ def load_index(folder: Path) -> tuple[bool, list[int]]:
     return bool(index["is_positive"]), [int(position) for position in index["outputs"]]
 
 
-def find_difference(folder: Path, before: list[Array], after: list[Array]) -> str | None:
-    """Say in one clause how the arguments after one call differ from the reference, or None. Raises OSError."""
+def find_difference(
+    folder: Path, before: list[Array], after: list[Array], tolerance: float | None = None
+) -> str | None:
+    """Say in one clause how the arguments after one call differ from the reference, or None. Raises OSError.
+
+    ``tolerance`` is as in ``compare_arrays``.
+    """
     _, outputs = load_index(folder)
     for position, (old, new) in enumerate(zip(before, after, strict=True)):
         if position not in outputs:
@@ -54,14 +59,19 @@ def find_difference(folder: Path, before: list[Array], after: list[Array]) -> st
                 return f"argument {position} ({new.dtype.name}) is an input and was overwritten"
             continue
         expected = np.fromfile(folder / f"{position}.bin", dtype=new.dtype).reshape(new.shape)
-        problem = compare_arrays(new, expected)
+        problem = compare_arrays(new, expected, tolerance)
         if problem is not None:
             return f"output argument {position} ({new.dtype.name} {list(new.shape)}): {problem}"
     return None
 
 
-def compare_arrays(got: Array, expected: Array) -> str | None:
-    """Compare exactly for integers, within the dtype's tolerance for floats; NaN and infinities must agree."""
+def accepted_difference(dtype: str, tolerance: float | None = None) -> float:
+    """The largest accepted difference relative to the largest magnitude: ``tolerance``, by default the dtype's."""
+    return _RELATIVE_TOLERANCE.get(dtype, _COARSE_TOLERANCE) if tolerance is None else tolerance
+
+
+def compare_arrays(got: Array, expected: Array, tolerance: float | None = None) -> str | None:
+    """Compare exactly for integers, within ``accepted_difference`` for floats; NaN and infinities must agree."""
     if not is_float(expected.dtype):
         n_wrong = int(np.count_nonzero(got != expected))
         return f"{n_wrong} of {expected.size} values differ" if n_wrong else None
@@ -83,10 +93,10 @@ def compare_arrays(got: Array, expected: Array) -> str | None:
         return None
     scale = float(np.abs(finite_expected).max())
     error = float(np.abs(finite_got - finite_expected).max())
-    tolerance = _RELATIVE_TOLERANCE.get(name, _COARSE_TOLERANCE)
-    if error <= tolerance * scale:
+    accepted = accepted_difference(name, tolerance)
+    if error <= accepted * scale:
         return None
-    return f"off by {error:.3g} where values reach {scale:.3g}; {tolerance:g} of that is accepted"
+    return f"off by {error:.3g} where values reach {scale:.3g}; {accepted:g} of that is accepted"
 
 
 def _same_bytes(left: Array, right: Array) -> bool:

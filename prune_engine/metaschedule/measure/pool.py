@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import statistics
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import TracebackType
 from typing import TypeVar
 
@@ -17,6 +17,7 @@ from prune_engine.metaschedule.measure.protocol import Order, RunMode, kept_libr
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.tempdirs import PoolFolder
 from prune_engine.metaschedule.measure.warm import WarmServer, pool_folder
+from prune_engine.numeric_safety import FpPolicy
 
 #: Orders given out beyond the number of builders: one kernel being timed, one getting ready, one in reserve.
 _N_AHEAD = 3
@@ -172,6 +173,32 @@ class MeasurePool:
         results = {result.job_id: result for result in self._drive(batch, iter(orders), len(orders))}
         return [results[job.job_id] for job in jobs]
 
+    def stress(
+        self, default: DefaultJob, jobs: Sequence[BuildJob], policy: FpPolicy, budget_secs: float = 1.0
+    ) -> Iterator[JobResult]:
+        """Run kernels on inputs that are hard on numbers and hold them against a task's untuned kernel.
+
+        Yields the untuned kernel's result first, its ``job_id`` the task's id; if it failed there are no others.
+        Results have ``cases`` and no seconds. Of an untuned kernel that is slow not all cases are tried once
+        ``budget_secs`` are over. Raises MeasureServerError.
+        """
+        if default.task_id not in self._tasks:
+            self._register(default.task_id, default.arg_shapes, default.arg_dtypes)
+
+        def order(job: Job, mode: RunMode) -> Order:
+            plain = self._order(batch, default.task_id, job, mode)
+            return replace(plain, policy=policy, stress_budget_secs=budget_secs)
+
+        batch = self._new_batch()
+        reference = BuildJob(default.task_id, default.module_json)
+        (result,) = self._drive(batch, iter([order(reference, RunMode.STRESS_REFERENCE)]), 1)
+        yield result
+        if result.error is not None:
+            return
+        batch = self._new_batch()
+        orders = (order(self._kept_or(default.task_id, job), RunMode.STRESS) for job in jobs)
+        yield from self._drive(batch, orders, self._settings.n_builders + _N_AHEAD)
+
     def close(self) -> None:
         """End every process and remove every file. Idempotent."""
         if self._client is not None:
@@ -204,7 +231,8 @@ class MeasurePool:
         n_repeats: int = 0,
     ) -> Order:
         task = self._tasks[task_id]
-        patience = self._settings.default_schedule_patience if mode is RunMode.REFERENCE else 1.0
+        is_default = mode in (RunMode.REFERENCE, RunMode.STRESS_REFERENCE)
+        patience = self._settings.default_schedule_patience if is_default else 1.0
         return Order(
             batch=batch.number,
             job=job,

@@ -8,15 +8,18 @@ pool's process is asleep, which it must be while a kernel is timed.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
 from prune_engine.metaschedule.measure.jobs import BuildJob, Job, JobResult
 from prune_engine.metaschedule.measure.settings import MeasureSettings
+from prune_engine.numeric_safety import FpPolicy
 
 #: Below the pool's folder: one folder per job, alive as long as the job.
 JOBS_FOLDER = "jobs"
+#: In a job's folder: the kernel in float64.
+WIDE_FILE = "wide.so"
 
 
 def kept_library(task_folder: str, job: BuildJob) -> Path:
@@ -30,6 +33,8 @@ class RunMode(Enum):
     REFERENCE = "reference"  #: time in full, keep the outputs for the others to be checked against
     STAGED = "staged"  #: check, and time as far as it is promising
     PAIRED = "paired"  #: check, then take turns with the other kernels of the batch, one repeat each
+    STRESS_REFERENCE = "stress_reference"  #: keep what the others must compute of hard inputs
+    STRESS = "stress"  #: check on hard inputs, do not time
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,7 @@ class Order:
     """One job with all that is needed to do it; the server remembers nothing about tasks.
 
     ``task_folder`` holds the reference outputs. Timeouts in seconds of the job's own time.
+    ``stress_budget_secs`` is what making a reference for hard inputs may take before the rest of them is left out.
     """
 
     batch: int
@@ -64,6 +70,8 @@ class Order:
     run_timeout_secs: float
     incumbent_secs: float | None = None
     n_repeats: int = 0
+    policy: FpPolicy = field(default_factory=FpPolicy)
+    stress_budget_secs: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)

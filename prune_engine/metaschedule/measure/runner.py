@@ -16,7 +16,7 @@ import numpy as np
 
 from prune_engine.measurement import MeasureErrorKind
 from prune_engine.metaschedule._compat import import_tvm
-from prune_engine.metaschedule.measure import numerics
+from prune_engine.metaschedule.measure import numerics, stress
 from prune_engine.metaschedule.measure.arguments import Array, is_float, make_arguments
 from prune_engine.metaschedule.measure.children import JobFailedError, Link
 from prune_engine.metaschedule.measure.load import ProcLoadWatch
@@ -102,6 +102,12 @@ def run(order: Order, settings: MeasureSettings, library: Path, pace: Pace, link
     cpus = pinned_cpus(settings.n_threads) if settings.pin_cpus else sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, cpus)
     task_folder = Path(order.task_folder)
+    if order.mode is RunMode.STRESS_REFERENCE:
+        stress.make_stress_reference(order, settings, library, link)
+        return
+    if order.mode is RunMode.STRESS:
+        stress.run_stress(order, settings, library, link)
+        return
     watch = ProcLoadWatch(settings.n_threads, len(cpus))
     if order.mode is RunMode.REFERENCE:
         _run_reference(order, settings, library, task_folder, watch, pace, link)
@@ -120,14 +126,14 @@ def run(order: Order, settings: MeasureSettings, library: Path, pace: Pace, link
     if order.mode is RunMode.PAIRED:
         with Window(link):
             estimate_secs = look(kernel.time_calls, settings.timing, keep)
-        _check(task_folder, initial, after)
+        _check(task_folder, initial, after, settings)
         _report(link, _run_paired(order, settings.timing, kernel, estimate_secs, watch, link))
         return
     plan = _plan_within_timeout(settings.timing, order)
     with Window(link):
         time_calls = _timed(kernel, settings, pace)
         timing = time_staged(time_calls, plan, order.incumbent_secs, watch, time.perf_counter, keep)
-    _check(task_folder, initial, after)
+    _check(task_folder, initial, after, settings)
     _report(link, timing)
 
 
@@ -135,8 +141,8 @@ def _timed(kernel: Kernel, settings: MeasureSettings, pace: Pace) -> Callable[[i
     return pace.paced(kernel.time_calls) if settings.hold_against_pace else kernel.time_calls
 
 
-def _check(task_folder: Path, initial: list[Array], after: list[Array]) -> None:
-    difference = numerics.find_difference(task_folder, initial, after)
+def _check(task_folder: Path, initial: list[Array], after: list[Array], settings: MeasureSettings) -> None:
+    difference = numerics.find_difference(task_folder, initial, after, settings.fp_tolerance)
     if difference is not None:
         raise JobFailedError(MeasureErrorKind.WRONG_RESULT, difference)
 

@@ -34,7 +34,8 @@ class MeasureSettings:
     ``memory_limit_bytes`` counts what a build or a kernel with its arguments allocates on top of the
     compiler that is already in memory. ``seed`` makes the inputs. ``flush_cache`` evicts the arguments from
     the processor's caches before every timed call; ``pin_cpus`` keeps kernels on the same ``n_threads``
-    processors. With ``hold_against_pace`` latencies are as at the pace of the start (`pace`).
+    processors. With ``hold_against_pace`` latencies are as at the pace of the start (`pace`). ``fp_tolerance`` is
+    the relative error that is accepted of floating-point results; None is what suits their type.
     """
 
     target: str
@@ -50,6 +51,7 @@ class MeasureSettings:
     flush_cache: bool = False
     pin_cpus: bool = True
     hold_against_pace: bool = True
+    fp_tolerance: float | None = None
     seed: int = 0
     start_timeout_secs: float = 120.0
     timing: TimingPlan = field(default_factory=TimingPlan)
