@@ -37,6 +37,8 @@ KEPT_IN = {
     "lightgbm": ("plugins/prune_engine_lightgbm/",),
     "pytest": ("prune_engine/testing/",),
     "typer": ("prune_engine/cli/",),
+    "jinja2": ("prune_engine/report/",),
+    "plotly": ("prune_engine/report/",),
 }
 
 

@@ -1,0 +1,129 @@
+"""Everything a report says, read from a store and, where there is one, the result folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from prune_engine.audits import merged
+from prune_engine.report.environment import environment_rows, policy_hash, profile_of
+from prune_engine.report.records import Ceiling, FailureRow, ModelLatency, RunReport, TaskReport
+from prune_engine.report.rooflines import ceilings_of
+from prune_engine.report.sources import Source
+from prune_engine.report.tasks import task_report
+
+_ONLY_IN_RESULT = "It is only in the result folder of the run; name that folder instead of the store."
+
+
+def collect(source: Source) -> RunReport:
+    """Read a run. Raises StoreError."""
+    run, result = source.run, source.result or {}
+    manifest = run.manifest
+    told = {task.get("task_id"): task for task in result.get("tasks", ())}
+    reports = [_task(source, task, told.get(task.task_id, {})) for task in source.store.tasks(run.run_id)]
+    tunable = [report for report in reports if report.trials or (report.space_size or 0) > 1]
+    tunable.sort(key=lambda report: -report.task.weight * (report.default_secs or 0.0))
+    ceilings, missing = _ceilings(manifest, tunable)
+    latencies = tuple(_latencies(result))
+    if not latencies:
+        missing["model"] = f"The whole model's latency is not on the store. {_ONLY_IN_RESULT}"
+    policy = policy_hash(manifest)
+    if not policy:
+        missing["policy"] = "This run was made before policies were recorded."
+    if not tunable:
+        missing["tasks"] = "No kernel of this run has anything to choose."
+    return RunReport(
+        run=run,
+        model=PurePath(str(manifest.get("model", "") or "a run")).name,
+        store_url=source.store.url,
+        tasks=tuple(tunable),
+        latencies=latencies,
+        is_tuned=result.get("is_tuned"),
+        n_untunable=len(reports) - len(tunable),
+        ceilings=ceilings,
+        profile_name=str(manifest.get("profile", "")),
+        audits=merged([audit for report in tunable for audit in report.audits]),
+        failures=_failures(tunable),
+        policy=policy,
+        environment=environment_rows(manifest),
+        notes=tuple(_notes(result)),
+        missing=missing,
+    )
+
+
+def _task(source: Source, task: Any, told: Mapping[str, Any]) -> TaskReport:
+    store, manifest = source.store, source.run.manifest
+    where = (str(manifest.get("device", "")), int(str(manifest.get("n_threads", 1))))
+    return task_report(
+        task,
+        source.run,
+        store.candidates(task.task_id, *where),
+        store.verdicts(task.task_id),
+        store.last_comparison(task.task_id, *where),
+        told,
+    )
+
+
+def _ceilings(
+    manifest: Mapping[str, object], tasks: Sequence[TaskReport]
+) -> tuple[tuple[Ceiling, ...], dict[str, str]]:
+    profile, why_not = profile_of(manifest)
+    if profile is None:
+        return (), {"roofline": f"The roofline has no ceilings: {why_not}."}
+    ceilings = ceilings_of(profile, [report.task for report in tasks])
+    missing = {}
+    absent = [
+        what
+        for what, is_there in (
+            ("peak for the kernels' types", any(c.flop_per_sec for c in ceilings)),
+            ("bandwidth of any memory level", any(c.bytes_per_sec for c in ceilings)),
+        )
+        if not is_there
+    ]
+    if absent:
+        missing["roofline"] = (
+            f"The profile {profile.name} gives no {' and no '.join(absent)}, so those ceilings are missing; "
+            "`prune-engine profiles probe` measures them on this machine."
+        )
+    return ceilings, missing
+
+
+def _latencies(result: Mapping[str, Any]) -> Iterator[ModelLatency]:
+    for name, latency in (result.get("comparison") or {}).get("latencies", {}).items():
+        low, high = float(latency["low_secs"]), float(latency["high_secs"])
+        yield ModelLatency(str(name), float(latency["median_secs"]), low, high, len(latency.get("run_secs", ())))
+
+
+def _failures(tasks: Sequence[TaskReport]) -> tuple[FailureRow, ...]:
+    """Failures by kind, the most frequent first, each with the first example that has a message."""
+    counts: Counter[str] = Counter()
+    examples: dict[str, tuple[TaskReport, Any]] = {}
+    for task in tasks:
+        for trial in task.trials:
+            if trial.error_kind is not None:
+                counts[trial.error_kind] += 1
+                if trial.error_kind not in examples or not examples[trial.error_kind][1].error_message:
+                    examples[trial.error_kind] = (task, trial)
+    rows = []
+    for kind, n in counts.most_common():
+        task, trial = examples[kind]
+        rows.append(FailureRow(kind, n, task.task.name, trial.candidate_id, trial.error_message, trial.trace_json))
+    defaults = [task for task in tasks if task.default_problem]
+    if defaults:
+        first = defaults[0]
+        rows.append(
+            FailureRow("untuned kernel", len(defaults), first.task.name, "default", first.default_problem, None)
+        )
+    return tuple(rows)
+
+
+def _notes(result: Mapping[str, Any]) -> Iterator[str]:
+    """What the run itself had to say besides."""
+    for name in result.get("not_applied", ()):
+        yield f"The best schedule of {name} could not be put into the model; it keeps its default."
+    for name, problem in (result.get("failed_plugins") or {}).items():
+        yield f"Plugin {name} {problem}."
+    yield from map(str, result.get("notes", ()))
+    yield from map(str, (result.get("transfer") or {}).get("network_changes", ()))

@@ -1,0 +1,54 @@
+"""The manifest of a run as rows, the policy that made it, and its hardware profile read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from prune_engine.errors import PruneEngineError
+from prune_engine.hardware.registry import ProfileRegistry
+from prune_engine.hardware.schema import HardwareProfile
+
+#: Told elsewhere in the report, or too long for a row.
+_LONG = ("profile_content", "policy")
+
+
+def environment_rows(manifest: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
+    """Name and value of everything in a manifest, nested names joined by dots."""
+    return tuple(_rows({name: value for name, value in manifest.items() if name not in _LONG}, ""))
+
+
+def policy_hash(manifest: Mapping[str, object]) -> str:
+    """The hash of the policy that made the run, "" where the run was made before there were any."""
+    policy = manifest.get("policy")
+    digest = policy.get("hash") if isinstance(policy, Mapping) else policy
+    return digest if isinstance(digest, str) else ""
+
+
+def profile_of(manifest: Mapping[str, object]) -> tuple[HardwareProfile | None, str]:
+    """The profile that a run went by, as the manifest keeps it; of older runs the one of that name now.
+
+    None and the reason if there is neither.
+    """
+    content, name = manifest.get("profile_content"), str(manifest.get("profile", ""))
+    try:
+        if content is not None:
+            return HardwareProfile.model_validate_json(json.dumps(content)), ""
+        return ProfileRegistry().resolve(name), ""
+    except ValidationError as error:
+        return None, f"the profile in the manifest cannot be read ({error.error_count()} problems)"
+    except PruneEngineError as error:
+        return None, f"the manifest keeps only the profile's name, and now {error}"
+
+
+def _rows(node: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, Mapping) and node:
+        for name, value in node.items():
+            yield from _rows(value, f"{path}.{name}" if path else str(name))
+    elif isinstance(node, list):
+        yield path, ", ".join(item if isinstance(item, str) else json.dumps(item) for item in node) or "none"
+    else:
+        yield path, node if isinstance(node, str) else json.dumps(node)

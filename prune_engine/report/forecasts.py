@@ -1,0 +1,52 @@
+"""How well draft and verifier foresaw what was then measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from prune_engine.ranking import rank_correlation
+from prune_engine.report.records import Trial
+
+#: Fewer pairs say nothing about an order.
+_MIN_PAIRS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """The trials of which something was foreseen, and what. ``rho`` is Spearman's rank correlation with speed.
+
+    1 is a perfect order, 0 is none; None for fewer than four trials, or where all are alike.
+    """
+
+    trials: tuple[Trial, ...]
+    foreseen: tuple[float, ...]
+    rho: float | None
+
+
+def draft_forecast(trials: Sequence[Trial]) -> Forecast:
+    """Latencies in seconds that the draft foresaw."""
+    pairs = [(t, t.draft_secs) for t in trials if _is_told(t) and t.draft_secs is not None]
+    return _forecast(pairs, is_latency=True)
+
+
+def verifier_forecast(trials: Sequence[Trial]) -> Forecast:
+    """Scores that the verifier gave; higher is faster."""
+    pairs = [(t, t.verifier_score) for t in trials if _is_told(t) and t.verifier_score is not None]
+    return _forecast(pairs, is_latency=False)
+
+
+def _is_told(trial: Trial) -> bool:
+    return trial.latency_secs is not None and not trial.is_censored
+
+
+def _forecast(pairs: Sequence[tuple[Trial, float]], *, is_latency: bool) -> Forecast:
+    trials, foreseen = tuple(t for t, _ in pairs), tuple(f for _, f in pairs)
+    rho = None
+    if len(pairs) >= _MIN_PAIRS:
+        scores = np.array(foreseen, dtype=np.float64)
+        secs = np.array([t.latency_secs for t in trials], dtype=np.float64)
+        rho = rank_correlation(1.0 / scores if is_latency else scores, secs)
+    return Forecast(trials, foreseen, rho)
