@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 import sys
 from collections.abc import Mapping
 
@@ -18,6 +19,9 @@ PACKAGES = (
     *("apache-tvm", "apache-tvm-ffi", "lightgbm", "numpy", "onnx", "onnxruntime", "pluggy", "pydantic", "scipy"),
     "SQLAlchemy",
 )
+
+#: The name and password in a URL, as of a store: a manifest travels with the artefact.
+_PASSWORD = re.compile(r"(://)[^/@\s]*@")
 
 
 def manifest_of(
@@ -37,7 +41,7 @@ def manifest_of(
         "device": workbench.device_name(),
         "n_threads": workbench.n_threads(),
         "seed": config.seed,
-        "argv": list(sys.argv),
+        "argv": [_PASSWORD.sub(r"\1***@", word) for word in sys.argv],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "versions": {package: version_of(package) for package in PACKAGES},

@@ -19,10 +19,12 @@ from prune_engine.cli import (
     profiles,
     prune,
     rank,
+    report,
     run,
     spaces,
     transfer,
     tune,
+    verify,
 )
 from prune_engine.cli.streams import abandon_streams, open_closed_streams
 from prune_engine.errors import ConfigError, PruneEngineError
@@ -97,6 +99,8 @@ def make_app() -> typer.Typer:
     app.command("prune")(prune.prune)
     app.command("candidates")(candidates.candidates)
     app.command("rank")(rank.rank)
+    app.command("report")(report.report)
+    app.command("verify")(verify.verify)
     app.command("plugins")(plugins.plugins)
     app.add_typer(policy.policy, name="policy")
     app.add_typer(profiles.profiles, name="profiles")

@@ -50,7 +50,7 @@ def read_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = Non
         ConfigError: ``folder`` holds no database, its files cannot be read, or no row of them can be.
         SpaceError: not one of its workloads has a design space here.
     """
-    folder = _folder_of(folder)
+    folder = database_folder(folder)
     workloads = numbered_lines(folder / WORKLOADS_FILE)
     groups: dict[tuple[int, str], list[RecordRow]] = defaultdict(list)
     remarks: list[str] = []
@@ -86,7 +86,7 @@ def read_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = Non
     return Recording(tuple(spaces), tuple(remarks))
 
 
-def _folder_of(path: Path) -> Path:
+def database_folder(path: Path) -> Path:
     """The folder of a database that is named by its folder or by one of its files."""
     folder = path.parent if path.is_file() else path
     missing = [name for name in (WORKLOADS_FILE, RECORDS_FILE) if not (folder / name).is_file()]
@@ -104,7 +104,7 @@ def _task(name: str, workloads: Sequence[tuple[int, str]], number: int, target: 
     if number >= len(workloads):
         raise ConfigError("no such workload", who=name, got=f"number {number}", expected=f"below {len(workloads)}")
     line, content = workloads[number]
-    mod = _module(name, line, content)
+    mod = workload_module(name, line, content)
     config = json.loads(target)
     text = config if isinstance(config, str) else target
     n_cores = config.get("num-cores", 1) if isinstance(config, dict) else 1
@@ -122,7 +122,8 @@ def _blocks(task: TuningTask) -> list[str]:
     return [name for name in block_names(task.mod) if name != "root"]
 
 
-def _module(name: str, line: int, content: str) -> Any:
+def workload_module(name: str, line: int, content: str) -> Any:
+    """The module in a line of a workload file. Raises ConfigError."""
     import_tvm()
     from tvm.ir import load_json
 
@@ -141,7 +142,7 @@ def _module(name: str, line: int, content: str) -> Any:
 def _recorded(task: TuningTask, rows: Sequence[RecordRow], symbols: Mapping[str, SymbolDef]) -> RecordedSpace:
     made = Materialiser(task, 0).design_space()
     space = DesignSpace(made.task, made.sketches, symbols)
-    matcher = _Matcher(space)
+    matcher = SketchMatcher(space)
     unmatched: Counter[str] = Counter()
     untuned: list[float] = []
     found: dict[tuple[int, tuple[int, ...]], list[float]] = {}
@@ -166,8 +167,8 @@ def _recorded(task: TuningTask, rows: Sequence[RecordRow], symbols: Mapping[str,
     return RecordedSpace(task.name, task, space, tuple(batches), tuple(run_secs), dict(unmatched), default_secs)
 
 
-class _Matcher:
-    """Finds a record's candidate: its sketch by structure, its rows by decision."""
+class SketchMatcher:
+    """Finds a record's candidate in a space: its sketch by structure, its rows by decision."""
 
     def __init__(self, space: DesignSpace) -> None:
         self._sketches: dict[str, tuple[Sketch, Structure]] = {}
