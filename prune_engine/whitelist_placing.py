@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prune_engine.candidates import Candidate, CandidateBatch, rows_of
+from prune_engine.candidates import Candidate, CandidateBatch, Decision, rows_of
 from prune_engine.errors import SpaceError
 from prune_engine.funnel import Funnel
 from prune_engine.measurement import FixesSchedules, Workbench
@@ -29,20 +29,33 @@ class Placed:
     new_sketch: Sketch | None = None
 
 
-def placed(space: DesignSpace, entry: WhitelistEntry, workbench: Workbench, n_generated: int) -> Placed:
-    """Find the candidate that an entry is among the first ``n_generated`` sketches, or make a sketch of it.
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A schedule by its structure and decisions, and as a whole, without post-processing."""
+
+    sketch_id: str
+    decisions: tuple[Decision, ...]
+    trace_json: str
+
+    @staticmethod
+    def of(entry: WhitelistEntry) -> Schedule:
+        """The schedule of an entry."""
+        return Schedule(entry.sketch_id, tuple(choice.values for choice in entry.choices), entry.trace_json)
+
+
+def placed(space: DesignSpace, schedule: Schedule, workbench: Workbench, n_generated: int) -> Placed:
+    """Find a schedule among the first ``n_generated`` sketches, or make a sketch of it.
 
     Raises SpaceError where that cannot be done.
     """
-    decisions = tuple(choice.values for choice in entry.choices)
     generated = space.sketches[:n_generated]
-    sketch = next((sketch for sketch in generated if sketch.sketch_id == entry.sketch_id), None)
-    row = None if sketch is None else rows_of(sketch, decisions)
+    sketch = next((sketch for sketch in generated if sketch.sketch_id == schedule.sketch_id), None)
+    row = None if sketch is None else rows_of(sketch, schedule.decisions)
     if sketch is not None and row is not None:
         return Placed(CandidateBatch(space, sketch, row[None, :]).candidate(0), row)
     if not isinstance(workbench, FixesSchedules):
         raise SpaceError("no sketch of the space holds it, and this workbench takes no others")
-    made = workbench.fixed_sketch(space, entry.trace_json)
+    made = workbench.fixed_sketch(space, schedule.trace_json)
     same = next((sketch for sketch in space.sketches if sketch.sketch_id == made.sketch_id), None)
     sketch = same or made
     only = np.array([variable.rows[0] for variable in sketch.variables], dtype=np.int32)

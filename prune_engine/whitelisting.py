@@ -18,7 +18,7 @@ from prune_engine.task_state import TaskState, Unmeasured
 from prune_engine.verdicts import Outcome, RuleKind, SelectionReason, Stage, Verdict
 from prune_engine.whitelist import WhitelistEntry
 from prune_engine.whitelist_events import whitelist_of
-from prune_engine.whitelist_placing import Placed, droppers, placed, why_illegal
+from prune_engine.whitelist_placing import Placed, Schedule, droppers, placed, why_illegal
 
 #: What verdicts on whitelisted schedules are filed under.
 STRATEGY = "whitelist"
@@ -123,7 +123,7 @@ class Whitelisting:
         """The entry as a candidate; None, and told, where the space of today has no place for it."""
         assert state.space is not None, "only open tasks get here"
         try:
-            place = placed(state.bench_space, entry, self._workbench, len(state.space.sketches))
+            place = placed(state.bench_space, Schedule.of(entry), self._workbench, len(state.space.sketches))
         except SpaceError as error:
             self._leave(state, entry, Outcome.SKIPPED, f"no schedule of this kernel now: {error.problem}")
             return None
