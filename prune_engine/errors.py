@@ -82,6 +82,10 @@ class SpaceError(PruneEngineError):
     """A design space cannot be generated or read."""
 
 
+class WhitelistError(PruneEngineError):
+    """A schedule is not fit to be whitelisted: illegal, wrong in its numbers, or slow."""
+
+
 class PluginError(PruneEngineError):
     """A plugin cannot be loaded or registered something unusable."""
 

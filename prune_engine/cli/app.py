@@ -25,6 +25,7 @@ from prune_engine.cli import (
     transfer,
     tune,
     verify,
+    whitelist,
 )
 from prune_engine.cli.streams import abandon_streams, open_closed_streams
 from prune_engine.errors import ConfigError, PruneEngineError
@@ -102,6 +103,7 @@ def make_app() -> typer.Typer:
     app.command("report")(report.report)
     app.command("verify")(verify.verify)
     app.command("plugins")(plugins.plugins)
+    app.add_typer(whitelist.whitelist, name="whitelist")
     app.add_typer(policy.policy, name="policy")
     app.add_typer(profiles.profiles, name="profiles")
     app.add_typer(library.library, name="library")
