@@ -104,6 +104,11 @@ class LineMaker:
         text = self._fates.get(fate)
         if text is None:
             basis = [{"field": path, "value": value} for path, value in basis_of(self._profile, self._paths(fate))]
+            if fate.stage not in (
+                Stage.TASK_SPACE,
+                Stage.RULE,
+            ):  # a draft is for many devices, each with its fields
+                basis = [item for item in basis if item["value"] is not None]
             record = {
                 "stage": fate.stage.value,
                 "strategy": fate.strategy,

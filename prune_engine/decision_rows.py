@@ -94,8 +94,9 @@ def _columns(listed: DraftList, number: int) -> dict[str, Float64Array]:
         found["draft_score"] = draft.scores
         if draft.latency_secs is not None:
             found["draft_latency_secs"] = draft.latency_secs
-        found |= {f"penalty_{name}": values for name, values in draft.penalties.items()}
-        found |= dict(draft.symbols)
+        # What costs nothing is not worth a word: a penalty of 1, a term of 0.
+        found |= {f"penalty_{name}": np.where(c == 1, np.nan, c) for name, c in draft.penalties.items()}
+        found |= {name: np.where(c == 0, np.nan, c) for name, c in draft.symbols.items()}
     if listed.verified is not None:
         verified = listed.verified[number]
         found |= {

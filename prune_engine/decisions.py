@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
@@ -144,3 +145,12 @@ def read_decisions(folder: Path, task_id: str | None = None, candidate_id: str |
                 yield decision
         if n_bad:
             warnings.warn(f"{path}: {n_bad} lines are no decisions and were passed over", stacklevel=2)
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a line, as ``schemas/decision.schema.json`` holds it."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "prune_engine decision",
+        **{key: value for key, value in LINES.json_schema().items() if key != "title"},
+    }

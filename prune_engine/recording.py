@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from prune_engine.decision_files import DecisionWriter
 from prune_engine.decision_lines import Fate, LineMaker
+from prune_engine.draft_list import DraftList
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.measurement import MeasuredCandidate
 from prune_engine.pipeline import Pipeline, PruneResult
@@ -66,7 +67,9 @@ class Recorder:
             scoring=self._pipeline.scoring,
             selector=self._pipeline.selector_name,
         )
-        self._write([*one.lines(self._lines, self._head(state)), *self._counted(state, result.verdicts)])
+        self._write(
+            [*one.lines(self._lines, self._head(state)), *self._counted(state, result.verdicts, result.draft_list)]
+        )
 
     def _write(self, lines: Sequence[str]) -> None:
         try:
@@ -79,15 +82,19 @@ class Recorder:
     def _head(self, state: TaskState) -> str:
         return self._lines.head(state.task, self._rounds[state.task.task_id])
 
-    def _counted(self, state: TaskState, verdicts: Sequence[Verdict]) -> Iterator[str]:
+    def _counted(
+        self, state: TaskState, verdicts: Sequence[Verdict], listed: DraftList | None = None
+    ) -> Iterator[str]:
         """A line for each reason for which candidates fell before the draft list."""
         head = self._head(state)
         for verdict in verdicts:
             if verdict.candidate_id is not None or verdict.stage not in _EARLY:
                 continue
             fate = Fate(verdict.stage, verdict.strategy, verdict.outcome, verdict.reason)
-            example = None
-            if verdict.stage is not Stage.TASK_SPACE and state.space is not None:
+            found, evidence = None, verdict.evidence
+            if verdict.stage is Stage.RULE:
                 found = self._pipeline.example(verdict.strategy, state.task.task_id)
-                example = (found, state.space.sketches[found.sketch_index]) if found else None
-            yield self._lines.of_count(head, fate, verdict.count, verdict.evidence, example)
+            elif verdict.stage is Stage.DRAFT and listed is not None:
+                found, evidence = listed.best_dropped, {"n_ranked": listed.n_ranked, "n_listed": len(listed.pool)}
+            example = (found, state.space.sketches[found.sketch_index]) if found and state.space else None
+            yield self._lines.of_count(head, fate, verdict.count, evidence, example)

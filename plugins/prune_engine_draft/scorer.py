@@ -31,6 +31,13 @@ class SymbolDraft(DraftScorer):
     """
 
     name = "draft.symbols"
+    #: Of each kind of device the fields that it has.
+    hardware_basis = (
+        *("core_count", "clock_hz", "launch_secs", "transaction_bytes"),
+        *("memory.LEVEL.capacity_bytes", "memory.LEVEL.bandwidth_bytes_per_sec"),
+        *("compute.UNIT.count", "compute.UNIT.lanes", "compute.UNIT.peak_flop_per_sec.float32"),
+        *("limits.vector_bytes", "limits.vector_registers", "limits.threads_per_warp", "limits.threads_per_core"),
+    )
 
     def __init__(self) -> None:
         self._tasks: dict[tuple[str, tuple[str, ...]], TaskWeights] = {}
