@@ -39,6 +39,10 @@ class EngineConfig(BaseModel):
     A hook of a plugin that takes longer than ``hook_limit_secs`` for one call, or a strategy that takes longer than
     ``strategy_limit_secs``, is interrupted and done without from then on; None sets no limit.
 
+    ``fp_tolerance`` is the relative error that is accepted of floating-point results, None what suits their type.
+    With ``strict_fp`` every candidate is dropped that adds up in another order than the untuned kernel. With
+    ``stress_check`` a schedule ships only if it is right on inputs that are hard on numbers.
+
     A task ends after ``plateau_trials`` that gain less than ``plateau_gain``, or after half as many in a row of
     which the verifier expected no more.
     """
@@ -68,6 +72,9 @@ class EngineConfig(BaseModel):
     source_form: Literal["squared", "linear", "covered", "count"] = "squared"
     builtin_library: bool = True
     harvest: bool = True
+    fp_tolerance: float | None = Field(default=None, ge=0, lt=1)
+    strict_fp: bool = False
+    stress_check: bool = True
     n_finalists: int = Field(default=3, ge=1, le=32)
     seed: int = Field(default=0, ge=0, lt=2**31)
     explorer: str = "explore.evolution"

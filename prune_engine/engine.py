@@ -36,6 +36,7 @@ from prune_engine.policy import Policy, policy_of
 from prune_engine.recording import Recorder
 from prune_engine.retiring import retire
 from prune_engine.rounds import Rounds
+from prune_engine.safety_gate import SafetyGate
 from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
@@ -170,8 +171,10 @@ class Engine:
             state.stop_reason = state.stop_reason or reason
         self._observer.on_status("re-timing the best schedules")
         finals = Finals(self._workbench, self._store, self._config, self._run_id)
+        gate = SafetyGate(self._workbench, self._store, self._config, self._run_id, self._observer.on_status)
         for state in sorted(states, key=lambda s: -(s.task.weight * (s.default_secs or 0))):
             finals.decide(state, measure=not self._budget.is_spent)
+            gate.settle(state)
             self._harvest(state)
             self._report(states)
             self._host.notify("task_finished", task=state.task, summary=state.summary())

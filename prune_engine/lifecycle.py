@@ -89,7 +89,8 @@ class TaskResult:
 
     ``audits`` says of each strategy that guesses how its drops fared, ``transfer`` what the library did; None where
     it was not asked. ``contenders`` are schedules that beat the default in the finals, the one that ships first;
-    none where an unmeasured one ships.
+    none where an unmeasured one ships. ``unsafe`` says of those that would have shipped why they do not: they
+    compute something else on hard inputs.
     """
 
     summary: TaskSummary
@@ -98,6 +99,7 @@ class TaskResult:
     audits: tuple[AuditReport, ...] = ()
     transfer: TransferReport | None = None
     contenders: tuple[str, ...] = ()
+    unsafe: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,6 +69,7 @@ def _task_result(state: TaskState) -> TaskResult:
         state.audits.reports(state.best_secs),
         state.transfer.report(label, state.task.flop_count, state.n_trials),
         tuple(one.trace_json for one in state.contenders if one.trace_json is not None),
+        state.unsafe,
     )
 
 

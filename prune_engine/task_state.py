@@ -72,6 +72,8 @@ class TaskState:
     #: Schedules that beat the default in the finals, the winner first.
     contenders: tuple[Incumbent, ...] = ()
     unmeasured: Unmeasured | None = None
+    #: Why schedules that would have shipped do not: they compute something else on hard inputs.
+    unsafe: tuple[str, ...] = ()
     #: Of the finals, where they were timed.
     comparison: Comparison | None = None
     is_decided: bool = False

@@ -97,6 +97,28 @@ def tune(
     flush_cache: Annotated[
         bool, typer.Option(rich_help_panel=_MEASURE, help="Flush the caches before each timed call.")
     ] = False,
+    fp_tolerance: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=_MEASURE,
+            min=0,
+            max=0.999,
+            help="Relative error accepted of floating-point results.",
+            show_default="by type and reduction length",
+        ),
+    ] = None,
+    strict_fp: Annotated[
+        bool,
+        typer.Option("--strict-fp", rich_help_panel=_MEASURE, help="Add up in the untuned kernel's order only."),
+    ] = False,
+    stress_check: Annotated[
+        bool,
+        typer.Option(
+            "--stress-check/--no-stress-check",
+            rich_help_panel=_MEASURE,
+            help="Before a schedule ships, try it on inputs that are hard on numbers.",
+        ),
+    ] = True,
     explorer: Annotated[
         str, typer.Option(rich_help_panel=_STRATEGY, help="Explorer to use.")
     ] = "explore.evolution",
@@ -214,6 +236,9 @@ def tune(
         transfer=transfer,
         builtin_library=builtin_library,
         strict=strict,
+        fp_tolerance=fp_tolerance,
+        strict_fp=strict_fp,
+        stress_check=stress_check,
     )
     check_blocked(config.blocked_plugins, config.plugin_files)
     if replay is not None:

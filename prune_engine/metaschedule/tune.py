@@ -265,6 +265,7 @@ def _workbench(request: TuneRequest, target: str, profile: HardwareProfile, warm
         n_threads=request.n_threads,
         flush_cache=request.flush_cache,
         seed=request.config.seed,
+        fp_tolerance=request.config.fp_tolerance,
         **{name: value for name, value in given.items() if value is not None},  # type: ignore[arg-type]
     )
     return TvmWorkbench(settings, profile.digest(), warm)

@@ -23,6 +23,8 @@ from prune_engine.metaschedule.measure import (
     MeasureSettings,
     WarmServer,
 )
+from prune_engine.metaschedule.numeric_check import check_in_pool
+from prune_engine.numeric_safety import FpPolicy, SafetyReport
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.task import TuningTask
 
@@ -142,6 +144,10 @@ class TvmWorkbench:
             tuple(results[i].run_secs if i in results else () for i in ids),
             tuple(results[i].error if i in results else errors[i] for i in ids),
         )
+
+    def check_numbers(self, task: TuningTask, traces: Sequence[str], policy: FpPolicy) -> list[SafetyReport]:
+        """Try schedules of a task on inputs that are hard on numbers: a report each."""
+        return check_in_pool(self._pool, task, traces, policy)
 
     def _ensure_reference(self, task: TuningTask) -> None:
         """On resume the default's measurement is in the store, but its outputs are not: run it again."""
