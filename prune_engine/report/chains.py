@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from prune_engine.decisions import Choices, Decision
 from prune_engine.explain import explain_verdicts
-from prune_engine.report.records import ChainStep
+from prune_engine.report.records import ChainStep, CloseCall
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Stage, Verdict
 
@@ -22,6 +24,58 @@ def chains_of(verdicts: Iterable[Verdict]) -> dict[str, tuple[ChainStep, ...]]:
         identity: tuple(_step(v) for v in sorted(trail, key=lambda v: _ORDER[v.stage]))
         for identity, trail in found.items()
     }
+
+
+def with_decision(chain: Sequence[ChainStep], decision: Decision) -> tuple[ChainStep, ...]:
+    """A chain with what its decision record adds: the schedule, the draft's basis and the expected latency."""
+    steps = []
+    if decision.decisions:
+        steps.append(
+            ChainStep("proposed", f"round {decision.round}", "built", "", {}, schedule_text(decision.decisions))
+        )
+    basis = ", ".join(f"{item.field} = {item.value}" for item in decision.hardware_basis)
+    for step in chain:
+        steps.append(replace(step, basis=basis) if step.stage == Stage.DRAFT.value else step)
+    if not chain:  # the store has no verdict on it
+        reason = decision.reason
+        steps.append(
+            ChainStep(
+                decision.stage.value,
+                decision.strategy,
+                decision.outcome.value,
+                reason,
+                dict(decision.evidence),
+                basis,
+            )
+        )
+    if decision.predicted_secs is not None:
+        evidence = {"expected_secs": decision.predicted_secs}
+        if decision.expected_gain is not None:
+            evidence["expected_gain"] = decision.expected_gain
+        by = decision.predicted_by or "nobody"
+        steps.append(ChainStep("forecast", by, "kept", "its latency, and the best so far over it", evidence))
+    return tuple(steps)
+
+
+def close_call(decision: Decision) -> CloseCall:
+    """A candidate that was not measured; the decision has a candidate and an expected gain."""
+    return CloseCall(
+        decision.candidate or "",
+        decision.expected_gain or 0.0,
+        decision.predicted_secs or 0.0,
+        decision.predicted_by or "",
+        f"{decision.strategy} ({decision.stage.value})",
+        decision.reason,
+        schedule_text(decision.decisions or {}),
+    )
+
+
+def schedule_text(choices: Choices) -> str:
+    """A schedule's variables and their values."""
+    return ", ".join(
+        f"{name} = {'×'.join(map(str, value)) if isinstance(value, tuple) else value}"
+        for name, value in choices.items()
+    )
 
 
 def drop_sentences(task: TuningTask, verdicts: Sequence[Verdict]) -> tuple[str, ...]:

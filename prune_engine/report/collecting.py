@@ -8,11 +8,13 @@ from pathlib import PurePath
 from typing import Any
 
 from prune_engine.audits import merged
+from prune_engine.report.decided import Decided, read_decided
 from prune_engine.report.environment import environment_rows, policy_hash, profile_of
 from prune_engine.report.records import Ceiling, FailureRow, ModelLatency, RunReport, TaskReport
 from prune_engine.report.rooflines import ceilings_of
 from prune_engine.report.sources import Source
 from prune_engine.report.tasks import task_report
+from prune_engine.task import TuningTask
 
 _ONLY_IN_RESULT = "It is only in the result folder of the run; name that folder instead of the store."
 
@@ -22,7 +24,11 @@ def collect(source: Source) -> RunReport:
     run, result = source.run, source.result or {}
     manifest = run.manifest
     told = {task.get("task_id"): task for task in result.get("tasks", ())}
-    reports = [_task(source, task, told.get(task.task_id, {})) for task in source.store.tasks(run.run_id)]
+    decided, no_decisions = _decided(source)
+    reports = [
+        _task(source, task, told.get(task.task_id, {}), decided.get(task.task_id, Decided()))
+        for task in source.store.tasks(run.run_id)
+    ]
     tunable = [report for report in reports if report.trials or (report.space_size or 0) > 1]
     tunable.sort(key=lambda report: -report.task.weight * (report.default_secs or 0.0))
     ceilings, missing = _ceilings(manifest, tunable)
@@ -32,6 +38,8 @@ def collect(source: Source) -> RunReport:
     policy = policy_hash(manifest)
     if not policy:
         missing["policy"] = "This run was made before policies were recorded."
+    if no_decisions:
+        missing["decisions"] = no_decisions
     if not tunable:
         missing["tasks"] = "No kernel of this run has anything to choose."
     return RunReport(
@@ -53,7 +61,19 @@ def collect(source: Source) -> RunReport:
     )
 
 
-def _task(source: Source, task: Any, told: Mapping[str, Any]) -> TaskReport:
+def _decided(source: Source) -> tuple[dict[str, Decided], str]:
+    """The decision records by task, or why there are none."""
+    if source.folder is None:
+        return {}, f"No schedules, forecasts and close calls: their records are not on the store. {_ONLY_IN_RESULT}"
+    if source.decisions is None:
+        return {}, "No schedules, forecasts and close calls: this run kept no decision records."
+    try:
+        return read_decided(source.decisions), ""
+    except OSError as error:
+        return {}, f"The decision records cannot be read ({error.strerror or error})."
+
+
+def _task(source: Source, task: TuningTask, told: Mapping[str, Any], decided: Decided) -> TaskReport:
     store, manifest = source.store, source.run.manifest
     where = (str(manifest.get("device", "")), int(str(manifest.get("n_threads", 1))))
     return task_report(
@@ -63,6 +83,7 @@ def _task(source: Source, task: Any, told: Mapping[str, Any]) -> TaskReport:
         store.verdicts(task.task_id),
         store.last_comparison(task.task_id, *where),
         told,
+        decided,
     )
 
 

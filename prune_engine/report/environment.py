@@ -40,8 +40,11 @@ def profile_of(manifest: Mapping[str, object]) -> tuple[HardwareProfile | None, 
         return ProfileRegistry().resolve(name), ""
     except ValidationError as error:
         return None, f"the profile in the manifest cannot be read ({error.error_count()} problems)"
-    except PruneEngineError as error:
-        return None, f"the manifest keeps only the profile's name, and now {error}"
+    except PruneEngineError:
+        return (
+            None,
+            f"the manifest of this older run only names its profile, {name}, and there is none of that name now",
+        )
 
 
 def _rows(node: Any, path: str) -> Iterator[tuple[str, str]]:

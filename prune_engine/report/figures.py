@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from prune_engine.report.axes import log_axis
 from prune_engine.report.curves import best_so_far, by_seconds
 from prune_engine.report.records import Ceiling, ModelLatency, RunReport, TaskReport, Trial
-from prune_engine.report.texts import count_text, gain_text, rate_text, secs_text
+from prune_engine.report.texts import count_text, gain_text, rate_text, secs_text, tick_rate, tick_secs
 
 Figure = dict[str, Any]
 
@@ -27,10 +28,8 @@ def model_figure(latencies: Sequence[ModelLatency]) -> Figure:
     bar = {
         "type": "bar",
         "orientation": "h",
-        "y": [x.name for x in latencies],
+        "y": [f"{x.name}<br><b>{secs_text(x.median_secs)}</b>" for x in latencies],
         "x": _short(millis),
-        "text": [secs_text(x.median_secs) for x in latencies],
-        "textposition": "auto",
         "marker": {"color": ["$best" if x.name == "tuned" else "$default" for x in latencies]},
         "error_x": {
             "type": "data",
@@ -39,7 +38,7 @@ def model_figure(latencies: Sequence[ModelLatency]) -> Figure:
             "arrayminus": _short((x.median_secs - x.low_secs) * 1e3 for x in latencies),
             "color": "$ink",
         },
-        "hovertemplate": "%{y}: %{x:.4g} ms<extra></extra>",
+        "hovertemplate": "%{x:.4g} ms<extra></extra>",
     }
     axes = {"xaxis": {"title": {"text": "latency, ms"}, "rangemode": "tozero"}, "yaxis": {"autorange": "reversed"}}
     return _figure([bar], height=90 + 46 * len(latencies), showlegend=False, **axes)
@@ -123,9 +122,9 @@ def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) ->
         )
     return _figure(
         data,
-        height=460,
-        xaxis={"type": "log", "title": {"text": "flop per byte of arguments and results"}},
-        yaxis={"type": "log", "title": {"text": "flop/s"}, "exponentformat": "SI"},
+        height=480,
+        xaxis=log_axis([low, high], "flop per byte of arguments and results", "{:g}".format),
+        yaxis=log_axis([y for trace in data for y in trace["y"]], "flop/s", tick_rate),
     )
 
 
@@ -143,9 +142,9 @@ def funnel_figure(task: TaskReport) -> Figure:
         "marker": {"color": "$stage"},
         "hovertemplate": "%{y}: %{text}<extra></extra>",
     }
-    top = math.log10(max((bar.count for bar in bars), default=1)) * 1.12 + 0.3
+    most = max((bar.count for bar in bars), default=1)
     axes = {
-        "xaxis": {"type": "log", "range": [-0.3, top], "title": {"text": "candidates (log scale)"}, "dtick": 2},
+        "xaxis": log_axis([0.5, float(most) * 1.5], "candidates (log scale)", tick_rate),
         "yaxis": {"autorange": "reversed"},
     }
     return _figure([data], height=330, showlegend=False, **axes)
@@ -197,8 +196,8 @@ def forecast_figure(trials: Sequence[Trial], foreseen: Sequence[float], axis: st
         }
     )
     axes = {
-        "xaxis": {"type": "log", "title": {"text": axis}},
-        "yaxis": {"type": "log", "title": {"text": "measured, ms"}},
+        "xaxis": log_axis(x, axis, tick_secs if is_latency else "{:.3g}".format),
+        "yaxis": log_axis(millis, "measured", tick_secs),
     }
     return _figure(data, height=330, showlegend=False, **axes)
 
@@ -294,6 +293,7 @@ def _steps(x: Sequence[float], secs: Sequence[float]) -> dict[str, Any]:
 def _latency_figure(task: TaskReport, data: list[dict[str, Any]], axis: str) -> Figure:
     shapes = []
     notes = []
+    y = 0.0
     if task.default_secs:
         y = float(f"{task.default_secs * 1e3:.4g}")
         line = {"color": "$default", "width": 1.5, "dash": "dash"}
@@ -313,7 +313,7 @@ def _latency_figure(task: TaskReport, data: list[dict[str, Any]], axis: str) -> 
         )
     axes = {
         "xaxis": {"title": {"text": axis}, "rangemode": "tozero"},
-        "yaxis": {"type": "log", "title": {"text": "latency, ms (log scale)"}},
+        "yaxis": log_axis([*(y for trace in data for y in trace["y"]), y], "latency (log scale)", tick_secs),
     }
     return _figure(data, height=330, shapes=shapes, annotations=notes, **axes)
 

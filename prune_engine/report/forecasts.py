@@ -24,6 +24,7 @@ class Forecast:
     trials: tuple[Trial, ...]
     foreseen: tuple[float, ...]
     rho: float | None
+    is_latency: bool = True
 
 
 def draft_forecast(trials: Sequence[Trial]) -> Forecast:
@@ -33,7 +34,10 @@ def draft_forecast(trials: Sequence[Trial]) -> Forecast:
 
 
 def verifier_forecast(trials: Sequence[Trial]) -> Forecast:
-    """Scores that the verifier gave; higher is faster."""
+    """Latencies in seconds that the verifier foresaw, where recorded; else its scores, higher is faster."""
+    latencies = [(t, t.verifier_secs) for t in trials if _is_told(t) and t.verifier_secs is not None]
+    if latencies:
+        return _forecast(latencies, is_latency=True)
     pairs = [(t, t.verifier_score) for t in trials if _is_told(t) and t.verifier_score is not None]
     return _forecast(pairs, is_latency=False)
 
@@ -49,4 +53,4 @@ def _forecast(pairs: Sequence[tuple[Trial, float]], *, is_latency: bool) -> Fore
         scores = np.array(foreseen, dtype=np.float64)
         secs = np.array([t.latency_secs for t in trials], dtype=np.float64)
         rho = rank_correlation(1.0 / scores if is_latency else scores, secs)
-    return Forecast(trials, foreseen, rho)
+    return Forecast(trials, foreseen, rho, is_latency)

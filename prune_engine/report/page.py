@@ -93,9 +93,11 @@ def _task_parts(task: TaskReport, place: int, figures: dict[str, Any]) -> Mappin
         figures[f"{key}-seconds"] = seconds_figure(task)
     draft, verifier = draft_forecast(task.trials), verifier_forecast(task.trials)
     if draft.trials:
-        figures[f"{key}-draft"] = _drawn(draft, "draft, ms", is_latency=True)
+        figures[f"{key}-draft"] = _drawn(draft, "draft")
     if verifier.trials:
-        figures[f"{key}-verifier"] = _drawn(verifier, "verifier's score (higher is faster)", is_latency=False)
+        figures[f"{key}-verifier"] = _drawn(
+            verifier, "verifier" if verifier.is_latency else "verifier's score (higher is faster)"
+        )
     return {
         "key": key,
         "place": place,
@@ -108,8 +110,8 @@ def _task_parts(task: TaskReport, place: int, figures: dict[str, Any]) -> Mappin
     }
 
 
-def _drawn(forecast: Forecast, axis: str, *, is_latency: bool) -> dict[str, Any]:
-    return forecast_figure(forecast.trials, forecast.foreseen, axis, is_latency=is_latency)
+def _drawn(forecast: Forecast, axis: str) -> dict[str, Any]:
+    return forecast_figure(forecast.trials, forecast.foreseen, axis, is_latency=forecast.is_latency)
 
 
 @lru_cache(maxsize=1)

@@ -23,8 +23,8 @@ class FunnelBar:
 class Trial:
     """One measured schedule. ``run_offset_secs`` counts from the run's start; None if another run measured it.
 
-    ``draft_secs`` and ``verifier_score`` are what was foreseen, None where nothing was. ``chosen_as`` is why it
-    was measured (top, explore, probe, audit, seed), "" where that is not recorded.
+    ``draft_secs``, ``verifier_score`` and ``verifier_secs`` are what was foreseen, None where nothing was, or is
+    recorded. ``chosen_as`` is why it was measured (top, explore, probe, audit, seed), "" where nobody knows.
     """
 
     number: int
@@ -37,6 +37,7 @@ class Trial:
     run_offset_secs: float | None
     draft_secs: float | None
     verifier_score: float | None
+    verifier_secs: float | None
     chosen_as: str
     trace_json: str | None = None
 
@@ -50,7 +51,21 @@ class ChainStep:
     outcome: str
     reason: str
     evidence: Mapping[str, float] = field(default_factory=dict)
+    #: Fields of the hardware profile that it rests on, with their values, or the schedule's own variables.
     basis: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseCall:
+    """A candidate that was looked at and not measured, though it promised much."""
+
+    candidate_id: str
+    expected_gain: float
+    predicted_secs: float
+    predicted_by: str
+    stopped_at: str
+    reason: str
+    schedule: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +99,7 @@ class TaskReport:
     audits: tuple[AuditReport, ...]
     chains: Mapping[str, tuple[ChainStep, ...]]
     drops: tuple[str, ...]
+    close_calls: tuple[CloseCall, ...] = ()
 
     @property
     def speedup(self) -> float | None:

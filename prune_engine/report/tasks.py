@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from prune_engine.audits import AuditLog, AuditReport
+from prune_engine.decisions import Decision
 from prune_engine.measurement import DEFAULT_CANDIDATE, Comparison
 from prune_engine.pipeline import AUDIT_PREFIX
-from prune_engine.report.chains import chains_of, drop_sentences, forecasts_of
+from prune_engine.report.chains import chains_of, close_call, drop_sentences, forecasts_of, with_decision
+from prune_engine.report.decided import Decided
 from prune_engine.report.funnels import funnel_of
 from prune_engine.report.records import ChainStep, TaskReport, Trial
 from prune_engine.store.base import RunRecord, StoredCandidate
@@ -24,12 +26,21 @@ def task_report(
     verdicts: Sequence[Verdict],
     comparison: Comparison | None,
     told: Mapping[str, Any],
+    decided: Decided,
 ) -> TaskReport:
-    """Put a kernel's report together. ``told`` is the task's part of result.json, empty where there is none."""
+    """Put a kernel's report together.
+
+    ``told`` is the task's part of result.json, empty where there is none, and so is ``decided``.
+    """
     chains = chains_of(verdicts)
+    for identity, decision in decided.measured.items():
+        chains[identity] = with_decision(chains.get(identity, ()), decision)
     default = next((row for row in stored if row.candidate_id == DEFAULT_CANDIDATE), None)
     others = [row for row in stored if row.candidate_id != DEFAULT_CANDIDATE]
-    trials = tuple(_trial(i + 1, row, run, chains.get(row.candidate_id, ())) for i, row in enumerate(others))
+    trials = tuple(
+        _trial(i + 1, row, run, chains.get(row.candidate_id, ()), decided.measured.get(row.candidate_id))
+        for i, row in enumerate(others)
+    )
     default_secs, best_secs, best_id = _finals(default, trials, comparison)
     error = default.measurement.error if default else None
     size = told.get("space_size")
@@ -47,10 +58,13 @@ def task_report(
         audits=_audits(verdicts, stored, best),
         chains=chains,
         drops=drop_sentences(task, verdicts),
+        close_calls=tuple(close_call(decision) for decision in decided.close),
     )
 
 
-def _trial(number: int, row: StoredCandidate, run: RunRecord, chain: Sequence[ChainStep]) -> Trial:
+def _trial(
+    number: int, row: StoredCandidate, run: RunRecord, chain: Sequence[ChainStep], decision: Decision | None
+) -> Trial:
     measurement = row.measurement
     draft_secs, score, chosen_as = forecasts_of(chain)
     offset = measurement.measured_at - run.started_at
@@ -66,6 +80,7 @@ def _trial(number: int, row: StoredCandidate, run: RunRecord, chain: Sequence[Ch
         run_offset_secs=offset if is_of_run else None,
         draft_secs=draft_secs,
         verifier_score=score,
+        verifier_secs=decision.predicted_secs if decision and "verify_score" in decision.evidence else None,
         chosen_as=chosen_as,
         trace_json=row.trace_json,
     )

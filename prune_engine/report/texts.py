@@ -31,6 +31,22 @@ def rate_text(value: float | None, unit: str) -> str:
     return f"{_three(value / size)} {prefix}{unit}"
 
 
+def tick_secs(millis: float) -> str:
+    """A tick of an axis of milliseconds, in the unit that suits it, without zeros at the end."""
+    size, unit = next(((s, u) for s, u in _UNITS if millis * 1e-3 >= s * 0.999), _UNITS[-1])
+    return f"{millis * 1e-3 / size:.3g} {unit}"
+
+
+def tick_rate(value: float) -> str:
+    """A tick of an axis of rates or counts, with a prefix."""
+    size, prefix = next(((s, p) for s, p in _RATES if value >= s * 0.999), (1.0, ""))
+    return (
+        f"{value / size:.3g}{prefix}"
+        if value / size < 1e4
+        else f"{value:.0e}".replace("e+0", "e").replace("e+", "e")
+    )
+
+
 def gain_text(ratio: float | None) -> str:
     """How many times as fast."""
     return "–" if ratio is None else f"{ratio:.2f}×"

@@ -37,7 +37,7 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: false, width,
       font: { family: getComputedStyle(document.body).fontFamily, size: isTight ? 11 : 12, color: colour("ink") },
       margin: { l: 8, r: 12, t: 12, b: 8 }, hoverlabel: { align: "left" },
-      legend: { orientation: "h", y: -0.2, yanchor: "top", x: 0, font: { size: 11 } },
+      legend: { orientation: "h", y: 1.01, yanchor: "bottom", x: 0, font: { size: 11 } },
       ...own, xaxis: axis(own.xaxis, isTight), yaxis: axis(own.yaxis, isTight),
     };
   }
@@ -148,16 +148,17 @@
 
   const number = (value, digits = 4) => (value === null ? "–" : String(Number(value.toPrecision(digits))));
   const text = (i) => data.texts[i];
-  const STAGES = { transfer: "Transfer", task_space: "Space rules", rule: "Rules", draft: "Draft", verify: "Verifier", select: "Selection", measure: "Measuring" };
+  const STAGES = { transfer: "Transfer", task_space: "Space rules", rule: "Rules", draft: "Draft", verify: "Verifier", select: "Selection", measure: "Measuring", proposed: "Proposed", forecast: "Forecast" };
 
   function chainOf(candidate) {
     const list = element("ol", "chain");
     for (const [stage, strategy, outcome, reason, basis, evidence] of candidate[7]) {
       const name = STAGES[text(stage)] ?? text(stage);
-      const item = element("li", "", element("b", "", name), `: ${text(outcome)} by ${text(strategy)}, ${text(reason)}`);
+      const told = text(stage) === "proposed" ? `: in ${text(strategy)}` : `: ${text(outcome)} by ${text(strategy)}, ${text(reason)}`;
+      const item = element("li", "", element("b", "", name), told);
       const shown = [];
       for (let i = 0; i < evidence.length; i += 2) shown.push(`${text(evidence[i])} ${number(evidence[i + 1])}`);
-      if (text(basis)) shown.push(`rests on ${text(basis)}`);
+      if (text(basis)) shown.push(text(stage) === "proposed" ? text(basis) : `rests on ${text(basis)}`);
       if (shown.length) item.append(element("div", "evidence", shown.join(", ")));
       list.append(item);
     }
