@@ -217,6 +217,11 @@ class Masking:
                 return self._reason(rule, symbols)
         return None
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, in the order in which they are asked."""
+        return tuple(self._rules)
+
     def rule(self, name: str) -> Rule | None:
         """The rule of that name, None if there is none."""
         return next((rule for rule in self._rules if rule.name == name), None)

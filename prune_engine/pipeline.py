@@ -120,6 +120,11 @@ class Pipeline:
         """The name of the selector."""
         return self._selector.name
 
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, in the order in which they are asked."""
+        return self._masking.rules
+
     def rule(self, name: str) -> Rule | None:
         """The rule of that name, None if there is none."""
         return self._masking.rule(name)
