@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import PluginContractError
+from prune_engine.read_only import ReadOnlyDict, own_copy
 from prune_engine.space import DesignSpace, Int32Array, SpaceRestriction
 from prune_engine.strategies import Seeds, TransferProposal
 from prune_engine.verdicts import BoolArray, DraftScores, Selection, SelectionReason, VerifyScores
@@ -57,7 +58,13 @@ def check_draft(strategy: str, scores: object, n: int) -> DraftScores:
         _check_numbers(strategy, "latency_secs", scores.latency_secs, n, np.dtype(np.float64))
         secs = scores.latency_secs
         _check_range(strategy, "latency_secs", secs, (secs > 0) & np.isfinite(secs), "finite values > 0")
-    return scores
+    # Copies: a verifier is shown them, and the draft may write its next answer into the same memory.
+    return DraftScores(
+        own_copy(scores.scores),
+        None if scores.latency_secs is None else own_copy(scores.latency_secs),
+        ReadOnlyDict({name: own_copy(column) for name, column in scores.symbols.items()}),
+        ReadOnlyDict({name: own_copy(column) for name, column in scores.penalties.items()}),
+    )
 
 
 def check_verify(strategy: str, scores: object, n: int) -> VerifyScores:
@@ -77,7 +84,12 @@ def check_verify(strategy: str, scores: object, n: int) -> VerifyScores:
         isinstance(kinship, np.ndarray) and kinship.dtype == np.int32 and kinship.ndim == 2 and len(kinship) == n
     ):
         raise _error(strategy, "kinship", kinship, f"int32 ({n}, t) or None")
-    return scores
+    return replace(
+        scores,
+        scores=own_copy(scores.scores),
+        degradation_prob=own_copy(probs),
+        kinship=None if kinship is None else own_copy(kinship),
+    )
 
 
 def check_batches(strategy: str, batches: object, space: DesignSpace) -> tuple[CandidateBatch, ...]:

@@ -107,7 +107,9 @@ class Scoring:
         """The scores times `patience`; equal ones stay equal, as they say nothing."""
         if not len(scores) or scores.min() == scores.max():
             return scores
-        return scores * patience(batch, self._build_aversion)
+        held = scores * patience(batch, self._build_aversion)
+        held.flags.writeable = False  # a verifier is shown the draft's
+        return held
 
     def without_building(self, batch: CandidateBatch, scores: Float64Array) -> Float64Array:
         """The scores of a batch, float64 (n,), as they were before they were held against building."""

@@ -9,6 +9,7 @@ from typing import TypeVar, cast
 from prune_engine.config import NAMED_PRIORS, EngineConfig
 from prune_engine.errors import ConfigError, PluginError
 from prune_engine.plugins import PluginHost
+from prune_engine.read_only import ReadOnlyDict
 from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Strategy, Verifier
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.symbols.table import SymbolDef, symbol_table
@@ -96,7 +97,7 @@ def _symbols(host: PluginHost, config: EngineConfig) -> Mapping[str, SymbolDef]:
             if config.strict:
                 raise
             host.fail(plugin, str(error))
-    return table
+    return ReadOnlyDict(table)  # every batch shows it to every plugin
 
 
 def _named(strategies: Sequence[S], name: str, option: str) -> S:

@@ -9,6 +9,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.read_only import ReadOnlyDict
+
 Float64Array = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
@@ -104,4 +106,8 @@ class Verdict:
     reason: str
     count: int = 1
     candidate_id: str | None = None
-    evidence: Mapping[str, float] = field(default_factory=dict)
+    evidence: Mapping[str, float] = field(default_factory=ReadOnlyDict)
+
+    def __post_init__(self) -> None:
+        # Plugins are told of verdicts before the store is.
+        object.__setattr__(self, "evidence", ReadOnlyDict(self.evidence))

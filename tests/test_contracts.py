@@ -103,9 +103,21 @@ def test_draft_columns(draft: DraftScores, said: str) -> None:
     refused(lambda: contracts.check_draft("acme.thing", draft, 4), said)
 
 
+def assert_a_copy(checked: object, good: object) -> None:
+    """Equal, but nobody who holds the strategy's arrays can change it."""
+    for name in good.__dataclass_fields__:  # type: ignore[attr-defined]
+        was, is_ = getattr(good, name), getattr(checked, name)
+        pairs = [(was, is_)] if not isinstance(was, dict) else [(was[key], is_[key]) for key in was]
+        for a, b in pairs:
+            np.testing.assert_array_equal(a, b)
+            if isinstance(a, np.ndarray):
+                assert not np.shares_memory(a, b)
+                assert not b.flags.writeable
+
+
 def test_a_good_draft_passes() -> None:
     good = DraftScores(ONES, ONES, {"a": ONES, "n": np.arange(4)}, {"b": np.full(4, 1e-9)})  # type: ignore[dict-item]
-    assert contracts.check_draft("acme.thing", good, 4) is good
+    assert_a_copy(contracts.check_draft("acme.thing", good, 4), good)
     empty = np.ones(0)
     assert contracts.check_draft("acme.thing", DraftScores(empty, empty, {}, {"b": empty}), 0)
 
@@ -116,7 +128,7 @@ def test_a_good_draft_passes() -> None:
 )
 def test_degradation_prob(probs: np.ndarray) -> None:
     good = VerifyScores(ONES, np.zeros(4), "v", True)
-    assert contracts.check_verify("acme.thing", good, 4) is good
+    assert_a_copy(contracts.check_verify("acme.thing", good, 4), good)
     refused(lambda: contracts.check_verify("acme.thing", replace(good, degradation_prob=probs), 4), "degradation")
 
 
@@ -137,7 +149,7 @@ BAD_SKIPS: dict[str, dict[str, object]] = {
 @pytest.mark.parametrize("fields", BAD_SKIPS.values(), ids=BAD_SKIPS)
 def test_thresholds_and_kinship(fields: dict[str, object]) -> None:
     good = VerifyScores(ONES, np.zeros(4), "v", True, 0.85, "winner recall", np.zeros((4, 5), np.int32))
-    assert contracts.check_verify("acme.thing", good, 4) is good
+    assert_a_copy(contracts.check_verify("acme.thing", good, 4), good)
     bad = replace(good, **fields)  # type: ignore[arg-type]
     refused(lambda: contracts.check_verify("acme.thing", bad, 4), next(iter(fields)))
 

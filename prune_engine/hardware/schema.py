@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from enum import Enum
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from prune_engine.hardware.consistency import REQUIRED_LIMITS as REQUIRED_LIMITS
 from prune_engine.hardware.consistency import inconsistencies
 from prune_engine.hardware.levels import DeviceKind as DeviceKind
 from prune_engine.hardware.levels import current_name, digest_name
+from prune_engine.read_only import ReadOnlyDict
 
 SCHEMA_VERSION: Final = 1
 
@@ -26,6 +27,8 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]*$", max_length=80)]
 #: A type of elements as TVM names it, tfloat32 besides; float8 says its layout.
 Dtype = Annotated[str, Field(pattern=r"^(u?int|b?float|tfloat)[0-9]+(_e[0-9]m[0-9][a-z0-9]*)?$", max_length=40)]
 Text = Annotated[str, Field(min_length=1)]
+#: Frozen as the records are: every strategy is shown the one profile of a run.
+_READ_ONLY = AfterValidator(ReadOnlyDict)
 #: declared: a data sheet or runtime says so; derived: computed, the source gives the rule; measured: probed.
 Origin = Literal["declared", "derived", "measured"]
 
@@ -116,8 +119,8 @@ class ComputeUnit(_Record):
     count: Count | None
     lanes: Count | None = None
     tile: tuple[Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)], Annotated[int, Field(gt=0)]] | None = None
-    tiles: Mapping[Dtype, Tile | None] | None = None
-    peak_flop_per_sec: Mapping[Dtype, Rate | None]
+    tiles: Annotated[Mapping[Dtype, Tile | None], _READ_ONLY] | None = None
+    peak_flop_per_sec: Annotated[Mapping[Dtype, Rate | None], _READ_ONLY]
 
     def tile_of(self, dtype: str) -> tuple[int, int, int] | None:
         """The m, n, k that operands of this dtype are padded to; None if unknown or not a matrix unit."""
@@ -155,7 +158,7 @@ class Limits(_Record):
 class Calibration(_Record):
     """Exponents that fit a draft model's terms to this device, by term, and what they were fitted on."""
 
-    exponents: Mapping[Name, float]
+    exponents: Annotated[Mapping[Name, float], _READ_ONLY]
     source: Text
 
 
@@ -199,7 +202,7 @@ class HardwareProfile(_Record):
     combine: Literal["sum", "max", "pipe"]
     calibration: Calibration | None = None
     probe: Probe | None = None
-    sources: Mapping[str, Text]
+    sources: Annotated[Mapping[str, Text], _READ_ONLY]
 
     @field_validator("cpu_model_patterns")
     @classmethod
