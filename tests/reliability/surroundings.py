@@ -119,6 +119,11 @@ def _clock(case: Case, folder: Path, _hold_secs: float) -> None:
     straight, back = map(_rows, stores)
     case.expect("same trials in the same order", back, straight)
     case.expect("stored", _check_resumable(case, stores[1]), N_TRIALS)
+    # A budget of seconds ends when they are over, not a day later.
+    timed = command(folder / "timed.db", clock_back_secs=86400.0, **_SLOW)
+    timed[timed.index("--trials") : timed.index("--trials") + 2] = ["--seconds", "2", "--plateau", "100000"]
+    done = subprocess.run(timed, capture_output=True, text=True, timeout=120)
+    case.expect("ended by", json.loads(done.stdout)["stop_reason"] if done.stdout else None, "seconds")
 
 
 def _terminated(case: Case, folder: Path, _hold_secs: float) -> None:
@@ -215,7 +220,8 @@ _CASES: Sequence[tuple[str, str, Callable[[Case, Path, float], None]]] = (
     ),
     (
         "clock set back by a day",
-        "exit code 0; the same trials in the same order as with a clock that goes on",
+        "exit code 0; the same trials in the same order as with a clock that goes on;",
+        " the seconds of a budget are those of a clock that cannot be set",
         _clock,
     ),
     ("SIGTERM", "the batch is finished and stored, the best so far is the result; exit code 0", _terminated),
