@@ -220,7 +220,7 @@ _CASES: Sequence[tuple[str, str, Callable[[Case, Path, float], None]]] = (
     ),
     (
         "clock set back by a day",
-        "exit code 0; the same trials in the same order as with a clock that goes on;",
+        "exit code 0; the same trials in the same order as with a clock that goes on;"
         " the seconds of a budget are those of a clock that cannot be set",
         _clock,
     ),
