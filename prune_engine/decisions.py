@@ -6,6 +6,8 @@ may be added within a version, so readers pass over those that they do not know.
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -111,6 +113,8 @@ class Decision:
     __pydantic_config__ = ConfigDict(extra="ignore", allow_inf_nan=False)
 
 
+#: What a line begins with, as it is written.
+_HEAD = re.compile(rb'\{"version":\d+,"run":"[^"]*","task":"([^"]*)","task_name":("(?:[^"\\]|\\.)*")')
 #: Reads, writes and describes lines.
 LINES: TypeAdapter[Decision] = TypeAdapter(Decision)
 
@@ -145,6 +149,26 @@ def read_decisions(folder: Path, task_id: str | None = None, candidate_id: str |
                 yield decision
         if n_bad:
             warnings.warn(f"{path}: {n_bad} lines are no decisions and were passed over", stacklevel=2)
+
+
+def as_json(decision: Decision) -> dict[str, Any]:
+    """A decision as its line has it."""
+    return dict(LINES.dump_python(decision, mode="json"))
+
+
+def read_tasks(folder: Path) -> list[tuple[str, str]]:
+    """Id and name of each task that a folder has decisions of, in their order. Raises OSError."""
+    found: dict[str, str] = {}
+    for path in decision_files(folder):
+        last = b""
+        for line in lines_of(path):
+            # Hundreds of lines in a row begin alike: only the first of them is read.
+            if last and line.startswith(last):
+                continue
+            if match := _HEAD.match(line):
+                last = line[: match.end()]
+                found.setdefault(match[1].decode(), json.loads(match[2]))
+    return list(found.items())
 
 
 def schema() -> dict[str, Any]:

@@ -13,6 +13,7 @@ import typer
 from prune_engine import __version__
 from prune_engine.cli import (
     candidates,
+    explain,
     library,
     plugins,
     policy,
@@ -102,6 +103,7 @@ def make_app() -> typer.Typer:
     app.command("rank")(rank.rank)
     app.command("report")(report.report)
     app.command("verify")(verify.verify)
+    app.command("explain")(explain.explain)
     app.command("plugins")(plugins.plugins)
     app.add_typer(whitelist.whitelist, name="whitelist")
     app.add_typer(policy.policy, name="policy")

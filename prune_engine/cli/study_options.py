@@ -74,6 +74,7 @@ def open_study(
     block: Sequence[str] | None,
     plugin: Sequence[Path] | None,
     strict: bool,
+    draft_scorer: str | None = None,
     **config: object,
 ) -> Study:
     """Read the options and open a study; on a terminal, ask for what a model leaves open.
@@ -87,7 +88,7 @@ def open_study(
     from prune_engine.metaschedule.workloads.loading import SourceKind, source_kind
 
     options = EngineConfig.of(
-        draft_scorer=None,
+        draft_scorer=draft_scorer,
         verifier=None,
         disabled_rules=tuple(disable_rule or ()),
         blocked_plugins=tuple(block or ()),

@@ -63,7 +63,10 @@ class Study:
     def pipeline(
         self, keep: Callable[[Rule], bool] = lambda _: True, failures: dict[str, StrategyFailure] | None = None
     ) -> Pipeline:
-        """The active rules that ``keep`` says True of, in the engine's order; ``failures`` is filled by name."""
+        """The active rules that ``keep`` says True of, in the engine's order; ``failures`` is filled by name.
+
+        The draft is that of the options, if they name one.
+        """
         noted = {} if failures is None else failures
 
         def failed(strategy: Strategy, error: BaseException) -> None:
@@ -72,7 +75,7 @@ class Study:
 
         return Pipeline(
             rules=[rule for rule in self._strategies.rules if keep(rule)],
-            draft_scorer=None,
+            draft_scorer=self._strategies.draft_scorer,
             verifier=None,
             selector=self._strategies.selector,
             profile=self.device.profile,

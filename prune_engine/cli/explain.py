@@ -1,0 +1,172 @@
+"""`prune-engine explain`: what became of a task's candidates and why, in plain sentences."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from prune_engine.cli import study_options as options
+from prune_engine.cli.streams import writing_to_stdout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from prune_engine.cli.explain_tasks import KnownTask
+    from prune_engine.explain_decisions import Chain
+    from prune_engine.store.base import Store
+
+_BEST, _WORST = "best", "worst"
+
+
+def explain(
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK",
+            help="A task's name, number or the first letters of its id; with --why-not also a workload or a file.",
+            show_default=False,
+        ),
+    ],
+    candidate: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CANDIDATE", help="An id, or its first letters; best or worst.", show_default="the whole task"
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Result folder of `prune-engine tune`.", show_default="all in ./tuned"),
+    ] = None,
+    store: Annotated[str | None, typer.Option(help="Store to look into as well: file or URL.")] = None,
+    why_not: Annotated[
+        str | None,
+        typer.Option(
+            "--why-not",
+            metavar="DECISIONS",
+            help="Decisions of a candidate nobody looked at: NAME=VALUE,... by variable, or JSON; some suffice.",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Workload or file that the task is of, for --why-not.", show_default="what the result names"
+        ),
+    ] = None,
+    target: options.Target = None,
+    profile: options.Profile = None,
+    threads: options.Threads = None,
+    shape: options.Shape = None,
+    dim: options.Dim = None,
+    seed: options.Seed = 0,
+    disable_rule: options.DisableRule = None,
+    block: options.Block = None,
+    plugin: options.Plugin = None,
+    strict: options.Strict = False,
+    as_json: options.AsJson = False,
+) -> None:
+    """Tell what became of a task's candidates, of one of them, or of one that nobody looked at.
+
+    Nothing is built or measured: a run has written down what it decided.
+    """
+    from prune_engine.cli.explain_tasks import known_tasks
+    from prune_engine.errors import ConfigError
+
+    if why_not is None and model is not None:
+        raise ConfigError("without effect without --why-not", who="--model", remedy="Leave it out.")
+    if why_not is not None and candidate is not None:
+        raise ConfigError("names a candidate already", who="--why-not", got=f"CANDIDATE {candidate}")
+    opened = _opened(store)
+    try:
+        with redirect_stdout(sys.stderr):  # stdout is for the result alone, whatever plugins print
+            tasks = known_tasks(out, opened)
+            if why_not is None:
+                record = _explained(task, candidate, tasks, opened)
+            else:
+                from prune_engine.cli.explain_why_not import why_not_told
+
+                record = why_not_told(
+                    task,
+                    why_not,
+                    tasks,
+                    model,
+                    target=target,
+                    profile=profile,
+                    threads=threads,
+                    shape=shape,
+                    dim=dim,
+                    disable_rule=disable_rule,
+                    block=block,
+                    plugin=plugin,
+                    strict=strict,
+                    seed=seed,
+                )
+    finally:
+        if opened is not None:
+            opened.close()
+    with writing_to_stdout("Redirect it to a place with room."):
+        if as_json:
+            typer.echo(json.dumps(record, indent=2))
+        else:
+            _print(record["sentences"])
+
+
+def _print(sentences: Sequence[str]) -> None:
+    from prune_engine.cli.console import result_console
+
+    console = result_console()
+    for sentence in sentences:
+        console.print(sentence, markup=False, highlight=False)
+
+
+def _opened(url: str | None) -> Store | None:
+    if url is None:
+        return None
+    from prune_engine.store.open import open_store
+
+    return open_store(url)
+
+
+def _explained(
+    wanted: str, candidate: str | None, tasks: Sequence[KnownTask], store: Store | None
+) -> dict[str, Any]:
+    from prune_engine.cli.explain_store import explained_by_store
+    from prune_engine.cli.explain_tasks import task_named
+    from prune_engine.decisions import read_decisions
+    from prune_engine.explain_decisions import Chain, explain_task
+
+    known = task_named(wanted, tasks)
+    if known.folder is None:
+        assert store is not None, "a task without decisions is of the store"
+        return explained_by_store(store, known, candidate)
+    chain = Chain.of(known.task_id, read_decisions(known.folder, known.task_id))
+    head = {"task_id": known.task_id, "name": chain.name, "folder": str(known.folder)}
+    if candidate is None:
+        return {**head, "sentences": explain_task(chain)}
+    return {**head, **_of_candidate(candidate, known, chain)}
+
+
+def _of_candidate(wanted: str, known: KnownTask, chain: Chain) -> dict[str, Any]:
+    from prune_engine.cli.explain_tasks import candidate_named
+    from prune_engine.decisions import as_json, read_decisions
+    from prune_engine.errors import ConfigError
+    from prune_engine.explain_decisions import explain_candidate
+
+    assert known.folder is not None, "only of tasks with decisions"
+    if wanted in (_BEST, _WORST):
+        if not chain.ranked:
+            raise ConfigError("nothing of this task ran", who="CANDIDATE", got=wanted, expected="an id")
+        identity = chain.ranked[0 if wanted == _BEST else -1].candidate
+        assert identity is not None, "counts are not measured"
+    else:
+        identity = candidate_named(wanted, list(chain.looked_at))
+    fates = list(read_decisions(known.folder, known.task_id, identity))
+    return {
+        "candidate_id": identity,
+        "sentences": explain_candidate(chain, fates),
+        "decisions": [as_json(fate) for fate in fates],
+    }

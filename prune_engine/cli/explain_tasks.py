@@ -1,0 +1,132 @@
+"""Which task `explain` is asked about, and where there is something to tell of it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from prune_engine.decision_files import DECISIONS_FOLDER
+from prune_engine.errors import ConfigError
+
+if TYPE_CHECKING:
+    from prune_engine.store.base import Store
+
+#: Where `tune` writes by default.
+_RESULTS = Path("tuned")
+_MIN_LETTERS = 4
+_MOST_NAMED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTask:
+    """A task that something is recorded of: ``folder`` is that of its decisions, None for the store alone."""
+
+    task_id: str
+    name: str
+    folder: Path | None
+
+
+def known_tasks(out: Path | None, store: Store | None) -> list[KnownTask]:
+    """The tasks of a result folder, by default of all in ./tuned, and of a store.
+
+    Raises ConfigError for a folder without decisions.
+    """
+    if out is not None:
+        folders = [out / DECISIONS_FOLDER if (out / DECISIONS_FOLDER).is_dir() else out]
+    else:
+        folders = sorted(_RESULTS.glob(f"*/{DECISIONS_FOLDER}"))
+    found = [task for folder in folders for task in _tasks_of(folder)]
+    if out is not None and not found and store is None:
+        raise ConfigError(
+            "no decisions are recorded there",
+            who=str(out),
+            expected=f"a result folder of `prune-engine tune`, with {DECISIONS_FOLDER}/",
+            remedy="Runs with --no-decisions have none; --store tells what a store knows.",
+        )
+    known = {task.task_id for task in found}
+    for run in store.runs() if store is not None else ():
+        assert store is not None
+        for task in store.tasks(run.run_id):
+            if task.task_id not in known:
+                known.add(task.task_id)
+                found.append(KnownTask(task.task_id, task.name, None))
+    return found
+
+
+def task_named(wanted: str, tasks: Sequence[KnownTask]) -> KnownTask:
+    """The task of a name, of a number from 1, or of the first letters of an id.
+
+    Of several results with the task the last one counts. Raises ConfigError that lists what is near.
+    """
+    found = [t for t in tasks if wanted == t.name]
+    found = found or [t for t in tasks if len(wanted) >= _MIN_LETTERS and t.task_id.startswith(wanted)]
+    if not found and wanted.isdecimal() and 1 <= int(wanted) <= len(tasks):
+        found = [tasks[int(wanted) - 1]]
+    if found and len({t.task_id for t in found}) == 1:
+        return found[-1]
+    if found:
+        ids = ", ".join(sorted({t.task_id for t in found})[:_MOST_NAMED])
+        raise ConfigError("several tasks are meant", who="TASK", got=repr(wanted), expected=f"one of: {ids}")
+    raise ConfigError(
+        "nothing is recorded of such a task",
+        who="TASK",
+        got=repr(wanted),
+        expected=_near(wanted, [t.name for t in tasks], tasks),
+        remedy="Name the result folder by --out, or the store by --store.",
+    )
+
+
+def candidate_named(wanted: str, known: Sequence[str]) -> str:
+    """The candidate of an id or of its first letters. Raises ConfigError that lists what is near."""
+    found = [c for c in known if len(wanted) >= _MIN_LETTERS and c.startswith(wanted)]
+    if len(found) == 1 or wanted in found:
+        return wanted if wanted in found else found[0]
+    near = found or difflib.get_close_matches(wanted, known, n=_MOST_NAMED, cutoff=0.5)
+    listed = ", ".join(sorted(near)[:_MOST_NAMED])
+    raise ConfigError(
+        "several candidates are meant" if found else "no such candidate was looked at closely",
+        who="CANDIDATE",
+        got=repr(wanted),
+        expected=f"best, worst, or an id such as {listed}"
+        if listed
+        else f"best, worst, or one of {len(known):,} ids",
+        remedy=None if found else "What became of one that fell earlier is told by --why-not with its decisions.",
+    )
+
+
+def _near(wanted: str, names: Sequence[str], tasks: Sequence[KnownTask]) -> str:
+    unique = list(dict.fromkeys(names))
+    near = difflib.get_close_matches(wanted, unique, n=_MOST_NAMED, cutoff=0.5)
+    if near:
+        return f"one such as {', '.join(near)}"
+    if not tasks:
+        return "a task of an earlier run"
+    listed = ", ".join(f"{n} ({name})" for n, name in enumerate(names[:_MOST_NAMED], 1))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"one of: {listed}{more}"
+
+
+def _tasks_of(folder: Path) -> list[KnownTask]:
+    """The tasks of one folder: those that the result names, or, of a run that did not end, the decisions."""
+    from prune_engine.decision_files import decision_files
+    from prune_engine.decisions import read_tasks
+
+    if not decision_files(folder):
+        return []
+    return [KnownTask(task_id, name, folder) for task_id, name in read_tasks(folder)]
+
+
+def manifest_model(out: Path | None) -> str | None:
+    """What a result folder says that it was tuned from, None if it does not say."""
+    if out is None:
+        return None
+    try:
+        record = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    model = record.get("model") if isinstance(record, dict) else None
+    return model if isinstance(model, str) else None
