@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODELS := .models
 
-.PHONY: demo test bench bench-metaschedule bench-transfer lint types models clean
+.PHONY: demo test bench bench-metaschedule bench-reliability bench-transfer lint types models clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.installed: pyproject.toml
@@ -50,6 +50,11 @@ bench: $(VENV)/.bench
 # Hours, on an idle machine; goes on where it was stopped. BUDGET=3600 starts nothing that takes it over an hour.
 bench-metaschedule: $(VENV)/.bench $(MODELS)/.installed
 	$(BENCH)/compare_metaschedule.py $(if $(BUDGET),--budget-seconds $(BUDGET))
+
+# Half an hour. A figure that is not reached is on the page as such.
+bench-reliability: $(VENV)/.installed
+	-PRUNE_ENGINE_FULL=1 $(BIN)/python -m pytest tests/reliability tests/fuzz
+	$(BIN)/python tests/reliability/figures.py
 
 # Hours, on an idle machine; goes on where it was stopped.
 bench-transfer: $(VENV)/.installed $(MODELS)/.installed
