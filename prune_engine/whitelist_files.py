@@ -16,7 +16,7 @@ from prune_engine.whitelist_events import entry_of, entry_text
 #: Names the field that says what a file is; the number is its version.
 MARK, VERSION = "prune_engine_whitelist", 1
 #: A value whose JSON fits into so many characters stands on one line.
-_WIDTH = 110
+_WIDTH = 220
 _MAX_BYTES = 256 << 20
 _TRACE, _DIGEST = "trace_json", "digest"
 
