@@ -6,20 +6,18 @@ The columns are ``workload``, ``config`` (``name=value;name=value``) and one per
 
 from __future__ import annotations
 
-import gzip
 import math
-import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from prune_engine.bounded_files import read_maybe_gzipped
 from prune_engine.errors import ConfigError
 from prune_engine.kernel_tables import KernelTable
 
 _WORKLOAD, _CONFIG, _INVALID = "workload", "config", "invalid"
 _SECS_PER_MS = 1e-3
-_GZIP_MAGIC = b"\x1f\x8b"
 
 
 def read_kernel_tables(path: Path) -> tuple[KernelTable, ...]:
@@ -111,9 +109,8 @@ class _Rows:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
-        return (gzip.decompress(content) if content[:2] == _GZIP_MAGIC else content).decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        return read_maybe_gzipped(path).decode("utf-8-sig")
+    except (OSError, ValueError) as error:
         raise ConfigError(
             "cannot be read",
             who=str(path),

@@ -5,18 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from prune_engine.bounded_files import json_of, read_maybe_gzipped
 from prune_engine.errors import ConfigError, OutputError
 from prune_engine.library import LibraryEntry, LibraryQuery, Origin
 from prune_engine.library_text import entry_of, entry_text
 
 #: Names the first line, which says what the file is; the number is its version.
 _MARK, _VERSION = "prune_engine_library", 1
-_GZIP_MAGIC = b"\x1f\x8b"
 #: The class of an entry stands first in its line, so most lines need not be read to be passed over.
 _CLASS = re.compile(rb'\{"kernel_class":\{"strict":"([^"\\]*)","anchor":"([^"\\]*)"')
 #: Problems that are told one by one.
@@ -143,10 +142,8 @@ def write_library(
 def _lines_of(path: Path) -> tuple[list[bytes], Mapping[str, object]]:
     """The lines that hold entries, and the provenance. Raises ConfigError."""
     try:
-        data = path.read_bytes()
-        if data.startswith(_GZIP_MAGIC):
-            data = gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
+        data = read_maybe_gzipped(path)
+    except (OSError, ValueError) as error:
         raise ConfigError(
             "cannot be read",
             who=str(path),
@@ -173,7 +170,7 @@ def _lines_of(path: Path) -> tuple[list[bytes], Mapping[str, object]]:
 def _header(lines: Sequence[bytes]) -> Mapping[str, object] | None:
     """The first line, where it is none of an entry."""
     try:
-        first = json.loads(lines[0]) if lines else None
+        first = json_of(lines[0]) if lines else None
     except ValueError:
         return None
     return first if isinstance(first, dict) and _MARK in first else None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prune_engine.bounded_files import json_of, read_bounded
 from prune_engine.errors import ConfigError
 
 #: Seconds at and above which TVM means that a candidate failed: it writes 1e10.
@@ -93,20 +94,23 @@ def read_rows(path: Path) -> Iterator[RecordRow | str]:
     """
     for line, content in numbered_lines(path):
         try:
-            yield _row(line, json.loads(content))
+            yield _row(line, json_of(content))
         except json.JSONDecodeError as error:
             yield f"line {line} of {path.name} is no JSON ({error.msg} at column {error.colno})"
-        except (ValueError, TypeError, LookupError) as error:
+        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
             yield f"line {line} of {path.name} is no tuning record ({error})"
 
 
 def numbered_lines(path: Path) -> list[tuple[int, str]]:
     """The lines of a text file that hold anything, from 1. Raises ConfigError if it cannot be read."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
+        lines = read_bounded(path).decode("utf-8", errors="replace").split("\n")
+    except (OSError, ValueError) as error:
         raise ConfigError(
-            "cannot be read", who=str(path), got=error.strerror or str(error), expected="a file that you may read"
+            "cannot be read",
+            who=str(path),
+            got=getattr(error, "strerror", None) or str(error),
+            expected="a file that you may read",
         ) from error
     return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
