@@ -38,8 +38,8 @@ ABOUT: Mapping[str, About] = {
         "Killed at random moments",
         "{n} × `kill -9`",
         "A run over recorded spaces is killed again and again, while it starts, in a batch and between two, and"
-        " each time started anew on its store. What it had reported as stored must be there, and is not measured again;"
-        " each kill costs at most what was being measured.",
+        " each time started anew on its store. What it had reported as stored must be there, and is not measured"
+        " again; each kill costs at most what was being measured.",
         "tests/reliability/test_kills.py",
         {
             "taking in what earlier runs measured": "measured again",
@@ -50,8 +50,8 @@ ABOUT: Mapping[str, About] = {
         "Poisoned candidates",
         "{n:,} candidates",
         "The engine tunes a task whose candidates crash, hang, multiply, take 100 GiB, print 20 MB, delete their"
-        " own files, kill the measuring server, or compute something else. All are compiled and run like any candidate,"
-        " with a time limit of 2 s and a memory limit of 256 MiB. The bombs are bounded (126 processes; 3,000"
+        " own files, kill the measuring server, or compute something else. All are compiled and run like any"
+        " candidate, with a time limit of 2 s and a memory limit of 256 MiB. The bombs are bounded (126 processes; 3,000"
         " generations), so that a failed test harms nobody. Each is told as what it was, and the run ends as any.",
         "tests/reliability/test_poisons.py",
         {},
