@@ -21,6 +21,6 @@ QUICK = (
 
 @pytest.mark.timeout(3600)
 def test_surroundings(is_full: bool, reached: Callable[[Figure], None], tmp_path: Path) -> None:
-    figure = surroundings.measure(tmp_path, 25.0) if is_full else surroundings.measure(tmp_path, 1.0, QUICK)
+    figure = surroundings.measure(tmp_path, 28.0) if is_full else surroundings.measure(tmp_path, 1.0, QUICK)
     assert figure.details["problems"] == {}
     reached(figure)
