@@ -90,7 +90,7 @@ def verify_artifact(request: VerifyRequest, *, say: Callable[[str], None] = lamb
         devices=(old_device if isinstance(old_device, str) else None, cpu_model()),
         profiles=(_text(metadata.manifest.get("profile")), profile.name),
         versions=_changed_versions(metadata),
-        remarks=tuple(remarks),
+        remarks=(*remarks, *(f"plugin {record.name} {record.summary}" for record in host.failed)),
     )
 
 
