@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from reliability.figure import Figure
 
-N, N_FULL = 26, 1000
+N, N_FULL = 13, 1000
 
 
 @pytest.mark.timeout(3600)
