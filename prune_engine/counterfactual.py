@@ -7,7 +7,7 @@ rule reads in the profile.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -91,7 +91,7 @@ class WhyNot:
     """What stops a candidate: rules first, else its place by the draft; both empty if nothing does.
 
     ``ways`` are the smallest changes of decisions with which no rule drops it and, if the draft had to be better,
-    which the draft would list.
+    which the draft would list: of one decision, else of two, else to the nearest of the candidates ranked.
     """
 
     objections: tuple[Objection, ...]
@@ -102,8 +102,8 @@ class WhyNot:
 class Counterfactuals:
     """Asks the rules and the draft of a pipeline about single candidates of a space, unrestricted."""
 
-    def __init__(self, pipeline: Pipeline, space: DesignSpace, profile: HardwareProfile, draft_size: int) -> None:
-        self._pipeline, self._space, self._profile, self._draft_size = pipeline, space, profile, draft_size
+    def __init__(self, pipeline: Pipeline, space: DesignSpace, profile: HardwareProfile) -> None:
+        self._pipeline, self._profile = pipeline, profile
         self._restricted, _ = pipeline.restrict(space)
 
     def keeps(self, batch: CandidateBatch) -> BoolArray:
@@ -120,14 +120,21 @@ class Counterfactuals:
         self._pipeline.scoring.forget()
         return (np.ones(len(batch)), None) if drafted is None else (drafted.scores, drafted.latency_secs)
 
-    def why_not(self, batch: CandidateBatch, others: Sequence[CandidateBatch]) -> WhyNot:
-        """What stops the one candidate of ``batch``; ``others`` are what the draft ranks it among."""
+    def why_not(self, batch: CandidateBatch, others: Sequence[CandidateBatch], n_listed: int) -> WhyNot:
+        """What stops the one candidate of ``batch``.
+
+        ``others`` are what the draft ranks it among, of which the best ``n_listed`` would get onto its list.
+        """
         objections = tuple(found for rule in self._pipeline.rules if (found := self._asked(rule, batch)))
         if objections:
-            return WhyNot(objections, None, self._ways(batch, None))
-        standing = self._standing(batch, others)
+            ways = self._ways(batch, None) or _nearest_way(batch, others)
+            return WhyNot(objections, None, ways)
+        standing = self._standing(batch, others, n_listed)
         is_listed = standing is None or standing.factor <= 1
-        return WhyNot((), standing, () if is_listed or standing is None else self._ways(batch, standing.cut_score))
+        if is_listed or standing is None:
+            return WhyNot((), standing, ())
+        better = [other.take(self.scores(other)[0] >= standing.cut_score) for other in others if len(other)]
+        return WhyNot((), standing, self._ways(batch, standing.cut_score) or _nearest_way(batch, better))
 
     def _asked(self, rule: Rule, batch: CandidateBatch) -> Objection | None:
         try:
@@ -165,22 +172,21 @@ class Counterfactuals:
                 found.append(ProfileChange(path, float(value), number))
         return found
 
-    def _standing(self, batch: CandidateBatch, others: Sequence[CandidateBatch]) -> Standing | None:
+    def _standing(self, batch: CandidateBatch, others: Sequence[CandidateBatch], n_listed: int) -> Standing | None:
         scorer = self._pipeline.scoring.draft_scorer
         if scorer is None:
             return None
         (score,), latency = self.scores(batch)
         rest = np.concatenate([np.empty(0), *(self.scores(other)[0] for other in others if len(other))])
         ranked = -np.sort(-rest)
-        n_listed = min(self._draft_size, len(ranked))
         return Standing(
             strategy=scorer.name,
             rank=int((rest > score).sum()) + 1,
             n_ranked=len(rest) + 1,
-            n_listed=self._draft_size,
+            n_listed=n_listed,
             latency_secs=None if latency is None else float(latency[0]),
             score=float(score),
-            cut_score=float(ranked[n_listed - 1]) if len(ranked) >= self._draft_size else 0.0,
+            cut_score=float(ranked[n_listed - 1]) if len(ranked) >= n_listed else 0.0,
         )
 
     def _ways(self, batch: CandidateBatch, least_score: float | None) -> tuple[tuple[Change, ...], ...]:
@@ -251,21 +257,18 @@ def _cut_variables(rule: Rule, batch: CandidateBatch, profile: HardwareProfile) 
     )
 
 
-def _nearest(value: float, keeps: object, is_whole: bool) -> float | None:
+def _nearest(value: float, keeps: Callable[[float], bool], is_whole: bool) -> float | None:
     """The number nearest to ``value``, by factor, that ``keeps``; None if none does within the factors tried."""
-    assert callable(keeps)
     for factor in _FACTORS:
         for passing in (value * factor, value / factor):
-            if is_whole and passing < 1:
-                continue
-            if keeps(round(passing) if is_whole else passing):
-                return _between(value, passing, keeps, is_whole)
+            number = max(1.0, round(passing)) if is_whole else passing
+            if keeps(number):
+                return _between(value, number, keeps, is_whole)
     return None
 
 
-def _between(failing: float, passing: float, keeps: object, is_whole: bool) -> float:
+def _between(failing: float, passing: float, keeps: Callable[[float], bool], is_whole: bool) -> float:
     """Halve the way between a number that fails and one that passes, until they are neighbours or nearly equal."""
-    assert callable(keeps)
     for _ in range(60):
         middle = round((failing + passing) / 2) if is_whole else (failing + passing) / 2
         if middle in (failing, passing) or abs(passing - failing) <= (0 if is_whole else 1e-3 * abs(passing)):
@@ -274,20 +277,34 @@ def _between(failing: float, passing: float, keeps: object, is_whole: bool) -> f
     return passing
 
 
-def _by_distance(variable: Variable, row: int) -> tuple[NDArray[np.int32], Float64Array]:
-    """All other rows of a table, the nearest first, and how far they are: int32 (m - 1,), float64 (m - 1,).
+def _nearest_way(batch: CandidateBatch, others: Sequence[CandidateBatch]) -> tuple[tuple[Change, ...], ...]:
+    """To the nearest of other candidates of the same sketch, all of which pass."""
+    same = [other.indices for other in others if other.sketch.index == batch.sketch.index and len(other)]
+    if not same:
+        return ()
+    rows, far = np.concatenate(same), np.zeros(sum(map(len, same)))
+    for v, variable in enumerate(batch.sketch.variables):
+        far += _distances(variable, int(batch.indices[0, v]))[rows[:, v]]
+    return (_changes(batch, rows[int(np.argmin(far))]),)
 
-    Of numbers the distance is how many doublings lie between, of places how many steps.
-    """
+
+def _by_distance(variable: Variable, row: int) -> tuple[NDArray[np.int32], Float64Array]:
+    """All other rows of a table, the nearest first, and how far they are: int32 (m - 1,), float64 (m - 1,)."""
+    far = _distances(variable, row)
+    order = np.argsort(far, kind="stable").astype(np.int32)
+    order = order[order != row]
+    return order, far[order]
+
+
+def _distances(variable: Variable, row: int) -> Float64Array:
+    """How far each row of a table is from one, float64 (m,): of numbers in doublings, of places in steps."""
     table = variable.table.astype(np.float64)
     if variable.kind is not VariableKind.LOCATION:
         table = (
             np.log2(1.0 + np.maximum(table, 0.0)) if variable.kind is VariableKind.CATEGORICAL else np.log2(table)
         )
-    far = np.abs(table - table[row]).sum(axis=1)
-    order = np.argsort(far, kind="stable").astype(np.int32)
-    order = order[order != row]
-    return order, far[order]
+    far: Float64Array = np.abs(table - table[row]).sum(axis=1)
+    return far
 
 
 def _changed_rows(

@@ -78,6 +78,11 @@ def explain_task(chain: Chain) -> list[str]:
         if outcome is Outcome.KEPT:
             continue
         what = "candidates were" if n != 1 else "candidate was"
+        if first.candidate is not None and stage in (Stage.TASK_SPACE, Stage.RULE, Stage.DRAFT):
+            told.append(
+                f"{n:,} more that {strategy} drops came on a list as audits, of which others were measured."
+            )
+            continue
         example = "for example, " if first.candidate is None and n > 1 and stage is Stage.RULE else ""
         told.append(
             f"{_where(stage)}{n:,} {what} {outcome.value} by {strategy} ({first.kind.value}): "
@@ -85,9 +90,11 @@ def explain_task(chain: Chain) -> list[str]:
         )
     if ranked := chain.ranked:
         best, worst = ranked[0], ranked[-1]
-        told.append(f"The best that was measured is {best.candidate}: {_secs(_latency(best))}.")
+        told.append(f"The best that was measured is {best.candidate}: {duration_text(_latency(best))}.")
         times = _latency(worst) / _latency(best)
-        told.append(f"The slowest is {worst.candidate}: {_secs(_latency(worst))}, {times:.3g} times as long.")
+        told.append(
+            f"The slowest is {worst.candidate}: {duration_text(_latency(worst))}, {times:.3g} times as long."
+        )
     return told
 
 
@@ -143,7 +150,7 @@ def _draft(decision: Decision, n_listed: int) -> list[str]:
         return []
     text = f"The draft put it at place {rank:.0f} of the {n_listed:,} that were looked at"
     if (secs := evidence.get("draft_latency_secs")) is not None:
-        text += f": it computes {_secs(secs)}"
+        text += f": it computes {duration_text(secs)}"
         terms = {
             name: value
             for name, value in evidence.items()
@@ -151,7 +158,9 @@ def _draft(decision: Decision, n_listed: int) -> list[str]:
         }
         if terms:
             largest = sorted(terms.items(), key=lambda item: -item[1])[:_MOST]
-            text += ", from " + ", ".join(f"{name.removesuffix('_secs')} {_secs(value)}" for name, value in largest)
+            text += ", from " + ", ".join(
+                f"{name.removesuffix('_secs')} {duration_text(value)}" for name, value in largest
+            )
     penalties = sorted(
         (value, name.removeprefix("penalty_")) for name, value in evidence.items() if name.startswith("penalty_")
     )
@@ -169,7 +178,7 @@ def _verifier(decision: Decision) -> list[str]:
     text = f"The verifier thought it slower than the best by a margin with a probability of {prob:.1%}"
     text += f" and skips what is above {limit:.0%}" if limit < 1 else " and skipped nothing yet"
     if decision.predicted_secs is not None and decision.stage is not Stage.DRAFT:
-        text += f"; it expected {_secs(decision.predicted_secs)}"
+        text += f"; it expected {duration_text(decision.predicted_secs)}"
         if decision.expected_gain:
             text += f", {decision.expected_gain:.3g} times the speed of the best until then"
     told = [f"{text}."]
@@ -194,8 +203,8 @@ def _selector(decision: Decision, chain: Chain) -> list[str]:
         factor = decision.predicted_secs / cutoff
         if factor > 1:
             told.append(
-                f"Of those chosen by score the last was expected to take {_secs(cutoff)}: it would have had to "
-                f"promise {factor:.3g} times the speed."
+                f"Of those chosen by score the last was expected to take {duration_text(cutoff)}: it would "
+                f"have had to promise {factor:.3g} times the speed."
             )
         else:
             told.append(
@@ -222,7 +231,7 @@ def _measurement(decision: Decision, chain: Chain) -> list[str]:
         return ["It was not measured."]
     if measured.error is not None or measured.latency_secs is None:
         return [f"It could not be measured: {measured.error}."]
-    text = f"It took {_secs(measured.latency_secs)}"
+    text = f"It took {duration_text(measured.latency_secs)}"
     if decision.predicted_secs:
         text += (
             f", {measured.latency_secs / decision.predicted_secs:.3g} times what {decision.predicted_by} expected"
@@ -236,8 +245,8 @@ def _measurement(decision: Decision, chain: Chain) -> list[str]:
     else:
         factor = measured.latency_secs / _latency(best)
         told.append(
-            f"The best, {best.candidate}, takes {_secs(_latency(best))}: it would have to be {factor:.3g} times "
-            "as fast."
+            f"The best, {best.candidate}, takes {duration_text(_latency(best))}: it would have to be "
+            f"{factor:.3g} times as fast."
         )
     return told
 
@@ -271,7 +280,8 @@ def _counted(n: int, what: str) -> str:
     return f"{n:,} {what}{'' if n == 1 else 's'}"
 
 
-def _secs(secs: float) -> str:
+def duration_text(secs: float) -> str:
+    """Seconds with the unit that suits them."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if secs >= size:
             return f"{secs / size:.4g} {unit}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from prune_engine.counterfactual import Change, Objection, WhyNot
+from prune_engine.explain_decisions import duration_text
 from prune_engine.hardware.basis import basis_of
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.verdicts import RuleKind, Stage
@@ -20,7 +21,7 @@ def explain_why_not(found: WhyNot, profile: HardwareProfile) -> list[str]:
     if not found.objections:
         told.append("No rule drops it.")
     if standing is not None:
-        latency = "" if standing.latency_secs is None else f" expects {standing.latency_secs * 1e3:.4g} ms and"
+        latency = "" if standing.latency_secs is None else f" expects {duration_text(standing.latency_secs)} and"
         told.append(
             f"The draft {standing.strategy}{latency} puts it at place {standing.rank:,} of {standing.n_ranked:,}, "
             f"of which the best {standing.n_listed:,} are looked at closely."
@@ -104,7 +105,7 @@ def _objection_text(objection: Objection, profile: HardwareProfile, *, is_first:
 
 def _profile_texts(objection: Objection) -> list[str]:
     return [
-        f"  {objection.rule.name} would keep it if {change.field} were {change.to:g} instead of {change.was:g}."
+        f"  {objection.rule.name} would keep it if {change.field} were {change.to:.10g} instead of {change.was:.10g}."
         for change in objection.changes
     ]
 

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Draws that a partial assignment is completed by, and that the draft ranks a candidate among.
 _N_DRAWN = 4096
+#: Times that is drawn, of spaces of which the rules leave little.
+_MAX_DRAWS = 16
 _DRAFT = "draft.symbols"
 
 
@@ -45,11 +47,15 @@ def why_not_told(
     space, pipeline, profile = study.space(task), study.pipeline(), study.device.profile
     rng = np.random.default_rng(asked["seed"])
     batches = completions(assignment, space, _N_DRAWN, rng)
-    draft_size = EngineConfig().draft_size
-    court = Counterfactuals(pipeline, space, profile, draft_size)
-    others, source = _others(known, space, court, rng)
+    config = EngineConfig()
+    court = Counterfactuals(pipeline, space, profile)
+    others, source = _others(known, space, court, rng, config.explore_size)
     batch, n_completions = _best(batches, court)
-    found = court.why_not(batch, others)
+    n_others = sum(map(len, others))
+    # Of a run's last list all were listed; of draws as large a share as of an explorer's proposals.
+    is_drawn = "drawn" in source
+    n_listed = n_others * config.draft_size // config.explore_size if is_drawn else min(n_others, config.draft_size)
+    found = court.why_not(batch, others, max(1, n_listed))
     candidate = batch.candidate(0)
     named = {
         variable.name: decision if len(decision) > 1 else decision[0]
@@ -123,7 +129,7 @@ def _best(batches: Sequence[CandidateBatch], court: Counterfactuals) -> tuple[Ca
 
 
 def _others(
-    known: KnownTask | None, space: DesignSpace, court: Counterfactuals, rng: np.random.Generator
+    known: KnownTask | None, space: DesignSpace, court: Counterfactuals, rng: np.random.Generator, explore_size: int
 ) -> tuple[list[CandidateBatch], str]:
     """What the draft ranks among: the last draft list of the run, else draws that the rules keep."""
     from prune_engine.candidates import CandidateBatch
@@ -141,10 +147,14 @@ def _others(
         if batches := list(_as_batches(listed, space)):
             n, last = sum(map(len, batches)), listed[-1]
             return batches, f"the {n:,} candidates of the last draft list, that of round {last.round}"
-    sketches = [sketch for sketch in space.sketches if sketch.size]
-    share = -(-_N_DRAWN // max(1, len(sketches)))
-    draws = [CandidateBatch(space, s, drawn(s, min(share, s.size), rng)) for s in sketches]
-    kept = [batch.take(court.keeps(batch)) for batch in draws]
+    kept: list[CandidateBatch] = []
+    for _ in range(_MAX_DRAWS):
+        for sketch in space.sketches:
+            if sketch.size:
+                batch = CandidateBatch(space, sketch, drawn(sketch, min(_N_DRAWN, sketch.size), rng))
+                kept.append(batch.take(court.keeps(batch)))
+        if sum(map(len, kept)) >= explore_size:
+            break
     return kept, f"{sum(map(len, kept)):,} candidates drawn at random that the rules keep, as no run is recorded"
 
 
