@@ -124,7 +124,7 @@ def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) ->
         data,
         height=480,
         xaxis=log_axis([low, high], "flop per byte of arguments and results", "{:g}".format),
-        yaxis=log_axis([y for trace in data for y in trace["y"]], "flop/s", tick_rate),
+        yaxis=log_axis([y * room for trace in data for y in trace["y"] for room in (1, 1.6)], "flop/s", tick_rate),
     )
 
 
@@ -154,7 +154,7 @@ def trials_figure(task: TaskReport) -> Figure:
     """Every trial's latency, the best so far, the untuned kernel and the failures, over the trials."""
     steps = best_so_far(task)
     data = [*_marks(task.trials, [float(t.number) for t in task.trials], "trial %{x}"), _steps(*steps)]
-    return _latency_figure(task, data, "trials, earlier runs on this store included")
+    return _latency_figure(task, data, "trials, those of earlier runs too")
 
 
 def seconds_figure(task: TaskReport) -> Figure:
@@ -162,7 +162,7 @@ def seconds_figure(task: TaskReport) -> Figure:
     trials = [t for t in task.trials if t.run_offset_secs is not None]
     at = [t.run_offset_secs or 0.0 for t in trials]
     data = [*_marks(trials, at, "after %{x:.1f} s"), _steps(*by_seconds(task))]
-    return _latency_figure(task, data, "seconds since the run began, other kernels' trials included")
+    return _latency_figure(task, data, "seconds since the run began")
 
 
 def forecast_figure(trials: Sequence[Trial], foreseen: Sequence[float], axis: str, *, is_latency: bool) -> Figure:
@@ -304,7 +304,7 @@ def _latency_figure(task: TaskReport, data: list[dict[str, Any]], axis: str) -> 
                 "x": 1,
                 "xanchor": "right",
                 "y": math.log10(y),
-                "yanchor": "bottom",
+                "yanchor": "top",
                 "text": f"untuned {secs_text(task.default_secs)}"
                 + (f", best {gain_text(task.speedup)}" if task.speedup else ""),
                 "showarrow": False,
