@@ -36,7 +36,7 @@ from prune_engine.policy import Policy, policy_of
 from prune_engine.recording import Recorder
 from prune_engine.retiring import retire
 from prune_engine.rounds import Rounds
-from prune_engine.safety_gate import SafetyGate
+from prune_engine.safety_gate import SafetyGate, keep_legal
 from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
@@ -173,6 +173,8 @@ class Engine:
         finals = Finals(self._workbench, self._store, self._config, self._run_id)
         gate = SafetyGate(self._workbench, self._store, self._config, self._run_id, self._observer.on_status)
         for state in sorted(states, key=lambda s: -(s.task.weight * (s.default_secs or 0))):
+            if self._config.strict_fp:
+                keep_legal(state, self._pipeline.judge)
             finals.decide(state, measure=not self._budget.is_spent)
             gate.settle(state)
             self._harvest(state)

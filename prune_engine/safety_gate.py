@@ -5,12 +5,15 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from prune_engine.candidates import CandidateBatch, rows_of
 from prune_engine.config import EngineConfig
 from prune_engine.measurement import Workbench
 from prune_engine.numeric_safety import ChecksNumbers, FpPolicy, SafetyReport
 from prune_engine.store.base import Store
 from prune_engine.task_state import Incumbent, TaskState, Unmeasured
-from prune_engine.verdicts import Outcome, Stage, Verdict
+from prune_engine.verdicts import BoolArray, Outcome, Stage, Verdict
 
 #: The strategy named in verdicts.
 NAME = "numeric-safety"
@@ -92,3 +95,24 @@ def _secs(state: TaskState, winner: Incumbent | None) -> float | None:
         if secs := timed.get(winner.candidate.candidate_id):
             return statistics.median(secs)
     return winner.latency_secs
+
+
+def keep_legal(state: TaskState, judge: Callable[[CandidateBatch], tuple[BoolArray, BoolArray]]) -> None:
+    """Leave out of the ranking what a LEGALITY rule drops now: earlier runs measured it under other demands.
+
+    ``judge`` is `Pipeline.judge`. A schedule that no sketch of the space holds cannot be judged, and is left out too.
+    """
+    space = state.space
+    if space is None:
+        return
+    allowed: set[str] = set()
+    for sketch in space.sketches:
+        mine = [one.candidate for one in state.ranking if one.candidate.sketch_index == sketch.index]
+        placed = [(c.candidate_id, rows) for c in mine if (rows := rows_of(sketch, c.decisions)) is not None]
+        if placed:
+            batch = CandidateBatch(space, sketch, np.stack([rows for _, rows in placed]))
+            legal, _ = judge(batch)
+            allowed.update(identity for (identity, _), is_legal in zip(placed, legal, strict=True) if is_legal)
+    state.ranking = [one for one in state.ranking if one.candidate.candidate_id in allowed]
+    if state.unmeasured is not None and state.unmeasured.candidate.sketch_index >= len(space.sketches):
+        state.unmeasured = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from prune_engine.config import EngineConfig
 from prune_engine.hookspecs import hookimpl
 from prune_engine.strategies import Rule
 from prune_engine_rules.code_size import InstructionCache
@@ -16,6 +17,7 @@ from prune_engine_rules.registers import RegisterPressure, VectorRegisters
 from prune_engine_rules.residency import L1Residency, L2Residency
 from prune_engine_rules.scratchpads import Scratchpads, SharedScratchpads
 from prune_engine_rules.stages import ReductionLocation
+from prune_engine_rules.summation import SummationOrder
 from prune_engine_rules.threads import ThreadReduction
 from prune_engine_rules.vectors import InnermostTile, VectorLength
 
@@ -44,3 +46,9 @@ def register_rules() -> Iterable[Rule]:
         DeviceFill(),
         InstructionCache(),
     ]
+
+
+@hookimpl(specname="register_rules")
+def register_demanded_rules(config: EngineConfig) -> Iterable[Rule]:
+    """Offer what a user demands: with ``strict_fp``, sums in the untuned kernel's order."""
+    return [SummationOrder()] if config.strict_fp else []

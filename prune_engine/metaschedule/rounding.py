@@ -17,8 +17,8 @@ _REDUCTION_AXIS = 2
 #: Float operations under which magnitudes add up: |a + b| <= |a| + |b|, |ab| = |a||b|.
 _MONOTONE = ("Add", "Mul", "Max", "Cast", "Broadcast", "Ramp", "FloatImm", "IntImm", "StringImm", "Var", *LOADS)
 _ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Call")
-_CHOICE = "tirx.if_then_else"
-_REINTERPRETING = ("tirx.reinterpret", "tirx.call_extern", "tirx.call_llvm_pure_intrin", "tirx.call_llvm_intrin")
+_CHOICES = ("if_then_else", "likely")
+_REINTERPRETING = ("reinterpret", "call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def rounding_of(mod: Any) -> Rounding:
                 name = type(part).__name__
                 if name in LOADS:
                     indexing.update(_loaded(part.indices))
-                can_widen &= not (name == "Call" and str(part.op.name) in _REINTERPRETING)
+                can_widen &= not (name == "Call" and _called(part) in _REINTERPRETING)
         if kind == "BufferStore":
             indexing.update(_loaded(statement.indices))
             written.add(_key(statement.buffer))
@@ -96,7 +96,10 @@ def widened(module_json: str) -> str:
 def _n_roundings(statement: Any, n_reduced: int) -> int:
     """Roundings of one result: those of its own operations, and of adding up where the statement does."""
     value = statement.value
-    n_own = sum(type(part).__name__ in _ARITHMETIC for part in walk(value))
+    n_own = sum(
+        type(part).__name__ in _ARITHMETIC and not (type(part).__name__ == "Call" and _called(part) in _CHOICES)
+        for part in _float_parts(value)
+    )
     adds_up = type(value).__name__ not in ("Max", "Min") and any(
         type(part).__name__ in LOADS and part.source.same_as(statement.buffer) for part in walk(value)
     )
@@ -109,7 +112,10 @@ def _is_linear(value: Any) -> bool:
     for part in _float_parts(value):
         name = type(part).__name__
         if name == "Call":
-            if str(part.op.name) != _CHOICE:
+            if _called(part) not in _CHOICES:
+                return False
+        elif name == "Div":
+            if type(part.b).__name__ != "FloatImm" or float(part.b.value) <= 0:
                 return False
         elif name not in _MONOTONE or (name == "FloatImm" and is_product and float(part.value) < 0):
             return False
@@ -127,7 +133,7 @@ def _float_parts(value: Any) -> Iterator[Any]:
             continue
         if name == "Call":
             arguments = list(part.args)
-            if str(part.op.name) == _CHOICE:
+            if _called(part) in _CHOICES:
                 if any(_FLOAT.match(str(_dtype(one))) for one in walk(arguments[0])):
                     yield part.args[0]  # a comparison, which is not monotone
                 arguments = arguments[1:]
@@ -136,6 +142,11 @@ def _float_parts(value: Any) -> Iterator[Any]:
             stack.append(part.value)
         elif hasattr(part, "a") and hasattr(part, "b"):
             stack += (part.a, part.b)
+
+
+def _called(call: Any) -> str:
+    """The name of what a call calls, without its namespace."""
+    return str(call.op.name).rpartition(".")[2]
 
 
 def _dtype(expression: Any) -> str:

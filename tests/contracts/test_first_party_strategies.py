@@ -9,7 +9,7 @@ from prune_engine_explore.search import Effort
 from prune_engine_explore.uniform import UniformExplorer
 from prune_engine_lightgbm.residual import ResidualVerifier
 from prune_engine_lightgbm.verifier import DecisionVerifier
-from prune_engine_rules import register_rules
+from prune_engine_rules import register_demanded_rules, register_rules
 from prune_engine_select.diverse import DiverseSelector
 from prune_engine_select.epsilon_greedy import EpsilonGreedySelector
 from prune_engine_transfer.refit import RefitTransfer
@@ -98,6 +98,7 @@ def test_every_shipped_strategy_is_tested_here() -> None:
         strategies |= {type(s) for plugin, s in host.collect(hook, config=config) if plugin in shipped}
     tested = {c.strategy for c in globals().values() if isinstance(c, type) and hasattr(c, "strategy")}
     tested |= {SymbolDraft, ResidualVerifier}  # theirs: tests/plugins/test_draft_cpu.py, test_lightgbm_residual.py
-    tested |= {type(rule) for rule in register_rules()}  # their contract: tests/plugins/test_rules_contract.py
+    rules = (*register_rules(), *register_demanded_rules(EngineConfig(strict_fp=True)))
+    tested |= {type(rule) for rule in rules}  # their contract: tests/plugins/test_rules_contract.py
     assert all(issubclass(s, Strategy) for s in strategies)
     assert strategies == tested, f"untested: {strategies - tested}; not registered: {tested - strategies}"

@@ -7,15 +7,17 @@ from pathlib import Path
 
 import pytest
 from kits.rules import gemm_space
-from prune_engine_rules import register_rules
+from prune_engine_rules import register_demanded_rules, register_rules
 
+from prune_engine.config import EngineConfig
 from prune_engine.hardware.levels import DeviceKind
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import Rule
 from prune_engine.testing import RuleContract, make_profile, make_space
 
-RULES = {rule.name: rule for rule in register_rules()}
+ALL = [*register_rules(), *register_demanded_rules(EngineConfig(strict_fp=True))]
+RULES = {rule.name: rule for rule in ALL}
 PAGE = Path(__file__).parents[2] / "docs" / "plugins" / "rules.md"
 
 
@@ -40,9 +42,8 @@ class TestShippedRules(RuleContract):
 
 
 def test_names_are_unique_and_orders_differ_within_a_kind() -> None:
-    rules = list(register_rules())
-    assert len(RULES) == len(rules)
-    assert len({(rule.kind, rule.order) for rule in rules}) == len(rules)
+    assert len(RULES) == len(ALL)
+    assert len({(rule.kind, rule.order) for rule in ALL}) == len(ALL)
 
 
 def test_every_rule_is_documented_with_kind_and_basis() -> None:
