@@ -100,7 +100,7 @@ def _secs(state: TaskState, winner: Incumbent | None) -> float | None:
 def keep_legal(state: TaskState, judge: Callable[[CandidateBatch], tuple[BoolArray, BoolArray]]) -> None:
     """Leave out of the ranking what a LEGALITY rule drops now: earlier runs measured it under other demands.
 
-    ``judge`` is `Pipeline.judge`. A schedule that no sketch of the space holds cannot be judged, and is left out too.
+    ``judge`` is `Pipeline.judge`. What no sketch of the space holds cannot be judged, and is left out too.
     """
     space = state.space
     if space is None:

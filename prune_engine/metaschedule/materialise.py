@@ -22,6 +22,7 @@ from prune_engine.metaschedule.interpreter.check import mismatch
 from prune_engine.metaschedule.interpreter.reader import KernelReader
 from prune_engine.metaschedule.interpreter.source import TargetFacts
 from prune_engine.metaschedule.interpreter.tree import NotInterpretedError
+from prune_engine.metaschedule.overflow_guard import OverflowGuard
 from prune_engine.metaschedule.targets import architecture_of, gpu_limits
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.task import TuningTask
@@ -58,6 +59,7 @@ class Materialiser:
 
         self._tvm = tvm
         self._task = task
+        self._overflow_guard = OverflowGuard(task.mod, task.arg_dtypes)
         try:
             self._context: Any = ms.TuneContext(
                 mod=task.mod,
@@ -173,6 +175,8 @@ class Materialiser:
             for postproc in self._postprocs:
                 if not postproc.apply(schedule):
                     return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, f"refused by {_name(postproc)}")
+            if problem := self._overflow_guard.problem(schedule.mod):
+                return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, problem)
         except (*SCHEDULE_ERRORS, SpaceError) as error:  # SpaceError: decisions that the sketch does not offer
             return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, last_line(str(error)))
         identity = candidate_id(self._task.task_id, sketch.sketch_id, actual)

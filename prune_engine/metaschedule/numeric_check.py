@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line, module_to_json
 from prune_engine.metaschedule.measure import BuildJob, DefaultJob, JobResult, MeasurePool, MeasureSettings
+from prune_engine.metaschedule.overflow_guard import OverflowGuard
 from prune_engine.metaschedule.quiet import captured_stderr
 from prune_engine.metaschedule.targets import architecture_of
 from prune_engine.numeric_safety import FpPolicy, SafetyReport
@@ -43,11 +44,18 @@ def check_in_pool(
     """`check_schedules` in processes that run already. Raises MeasureServerError."""
     reports: dict[int, SafetyReport] = {}
     jobs: list[BuildJob] = []
+    guard = OverflowGuard(task.mod, task.arg_dtypes)
     for number, trace in enumerate(traces):
         try:
-            jobs.append(BuildJob(str(number), scheduled_json(task, trace)))
+            mod = scheduled(task, trace)
+            if problem := guard.problem(mod):
+                reports[number] = SafetyReport.failure("overflow", problem)
+            else:
+                jobs.append(BuildJob(str(number), module_to_json(mod)))
         except SCHEDULE_ERRORS as error:
             reports[number] = SafetyReport.failure("replay", f"does not replay: {last_line(str(error))}")
+    if not jobs:
+        return [reports[number] for number in range(len(traces))]
     default = DefaultJob(task.task_id, module_to_json(task.mod), task.arg_shapes, task.arg_dtypes)
     results = pool.stress(default, jobs, policy)
     first = next(results)
@@ -65,11 +73,17 @@ def _report(result: JobResult) -> SafetyReport:
     return SafetyReport.of(result.cases)
 
 
-def scheduled_json(task: TuningTask, trace: str) -> str:
-    """The module of a schedule, as text. Raises one of SCHEDULE_ERRORS where it does not replay."""
+def scheduled(task: TuningTask, trace: str) -> object:
+    """The module of a schedule. Raises one of SCHEDULE_ERRORS where it does not replay."""
     tvm = import_tvm()
     load_intrinsics(architecture_of(task.target))
     schedule = tvm.s_tir.Schedule(task.mod, debug_mask="none")
     with captured_stderr():
         tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(trace), schedule)
-    return module_to_json(schedule.mod)
+    mod: object = schedule.mod
+    return mod
+
+
+def scheduled_json(task: TuningTask, trace: str) -> str:
+    """The module of a schedule, as text. Raises one of SCHEDULE_ERRORS where it does not replay."""
+    return module_to_json(scheduled(task, trace))

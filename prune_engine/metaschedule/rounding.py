@@ -44,8 +44,6 @@ class Rounding:
     index_arguments: tuple[int, ...]
     output_arguments: tuple[int, ...]
     can_widen: bool
-    #: Largest magnitude of integers under which no accumulator of the kernel can overflow; None: any.
-    max_integer: int | None = None
 
     @property
     def n_sum(self) -> int:

@@ -134,6 +134,10 @@ def _tune(
         with _workbench(request, target, profile, warm) as workbench:
             observer.on_status(f"importing {request.model_path.name}")
             model = _import(request, target)
+            from prune_engine.metaschedule.overflow_guard import overflow_warnings
+
+            for remark in overflow_warnings(model.tasks):
+                observer.on_status(f"warning: {remark}")
             library, remarks = transfer_library(store, request.config, host, request.library_path)
             for remark in remarks:
                 observer.on_status(f"warning: {remark}")

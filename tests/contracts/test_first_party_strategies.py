@@ -87,7 +87,7 @@ class TestRefitTransfer(ScheduleTransferContract):
 
 
 def test_every_shipped_strategy_is_tested_here() -> None:
-    config = EngineConfig()
+    config = EngineConfig(strict_fp=True)
     host = PluginHost(config)
     host.load()
     shipped = {r.name for r in host.records if r.distribution == "prune-engine"}

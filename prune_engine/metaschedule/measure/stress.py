@@ -28,6 +28,7 @@ from prune_engine.metaschedule.measure.numerics import accepted_difference
 from prune_engine.metaschedule.measure.protocol import WIDE_FILE, Order
 from prune_engine.metaschedule.measure.settings import MeasureSettings
 from prune_engine.metaschedule.measure.stress_inputs import CASES, Case, Signature, make_inputs
+from prune_engine.metaschedule.overflow_guard import OverflowGuard
 from prune_engine.metaschedule.rounding import Rounding, rounding_of
 from prune_engine.numeric_safety import FpPolicy, SafetyCase
 
@@ -63,11 +64,12 @@ def make_stress_reference(order: Order, settings: MeasureSettings, library: Path
     Of a kernel that is slow only the first cases are tried. Raises JobFailedError, OSError or whatever TVM raises.
     """
     assert isinstance(order.job, BuildJob)
-    rounding = rounding_of(import_tvm().ir.load_json(order.job.module_json))
+    mod = import_tvm().ir.load_json(order.job.module_json)
+    rounding = rounding_of(mod)
     wide = library.with_name(WIDE_FILE)
     kernel = _Kernel(
         rounding,
-        _signature(order, rounding),
+        _signature(order, rounding, OverflowGuard(mod, order.arg_dtypes).max_integer()),
         _caller(library),
         _caller(wide) if wide.exists() else None,
         order.policy,
@@ -113,14 +115,14 @@ def run_stress(order: Order, settings: MeasureSettings, library: Path, link: Lin
     link.send("report", cases=cases)
 
 
-def _signature(order: Order, rounding: Rounding) -> Signature:
+def _signature(order: Order, rounding: Rounding, max_integer: int | None) -> Signature:
     return Signature(
         order.arg_shapes,
         order.arg_dtypes,
         rounding.index_arguments,
         rounding.output_arguments,
         rounding.n_sum,
-        rounding.max_integer,
+        max_integer,
     )
 
 
