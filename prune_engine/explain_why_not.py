@@ -105,8 +105,8 @@ def _objection_text(objection: Objection, profile: HardwareProfile, *, is_first:
 
 def _profile_texts(objection: Objection) -> list[str]:
     return [
-        f"  {objection.rule.name} would keep it if {change.field} were {change.to:.10g} instead of {change.was:.10g}."
-        for change in objection.changes
+        f"  {objection.rule.name} would keep it if {c.field} were {c.to:.10g} instead of {c.was:.10g}."
+        for c in objection.changes
     ]
 
 

@@ -13,7 +13,7 @@ from prune_engine.decision_lines import Fate, LineMaker, Prediction
 from prune_engine.decision_rows import Row, choices_json, rows_of_list
 from prune_engine.draft_list import DraftList
 from prune_engine.measurement import MeasuredCandidate
-from prune_engine.pipeline import PruneResult
+from prune_engine.pipeline import AUDIT_PREFIX, PruneResult
 from prune_engine.scoring import Scoring
 from prune_engine.task_state import Incumbent, TaskState
 from prune_engine.verdicts import Float64Array, Outcome, SelectionReason, Stage
@@ -188,6 +188,6 @@ def _told_fates(result: PruneResult) -> Mapping[str, Fate]:
             if identity in audited:
                 why = audited[identity]
             fates[identity] = Fate(verdict.stage, verdict.strategy, verdict.outcome, why)
-        elif reasons.get(identity) is SelectionReason.AUDIT and verdict.outcome is Outcome.KEPT:
+        elif verdict.reason.startswith(AUDIT_PREFIX):
             audited[identity] = f"{verdict.strategy}: {verdict.reason}"
     return fates
