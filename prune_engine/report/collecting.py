@@ -131,6 +131,12 @@ def _failures(tasks: Sequence[TaskReport]) -> tuple[FailureRow, ...]:
     for kind, n in counts.most_common():
         task, trial = examples[kind]
         rows.append(FailureRow(kind, n, task.task.name, trial.candidate_id, trial.error_message, trial.trace_json))
+    finals = [(task, *failure) for task in tasks for failure in task.final_failures]
+    for kind, n in Counter(kind for _, _, kind, _ in finals).most_common():
+        task, identity, _, message = next(failure for failure in finals if failure[2] == kind)
+        rows.append(
+            FailureRow(f"{kind} when re-timed", n, task.task.name, identity, message, _trace(task, identity))
+        )
     defaults = [task for task in tasks if task.default_problem]
     if defaults:
         first = defaults[0]
@@ -138,6 +144,10 @@ def _failures(tasks: Sequence[TaskReport]) -> tuple[FailureRow, ...]:
             FailureRow("untuned kernel", len(defaults), first.task.name, "default", first.default_problem, None)
         )
     return tuple(rows)
+
+
+def _trace(task: TaskReport, candidate_id: str) -> str | None:
+    return next((t.trace_json for t in task.trials if t.candidate_id == candidate_id), None)
 
 
 def _notes(result: Mapping[str, Any]) -> Iterator[str]:

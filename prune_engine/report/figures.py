@@ -18,8 +18,8 @@ Figure = dict[str, Any]
 
 #: Kernels in the figure of where the time goes.
 _N_COSTLY = 15
-#: Kernels named in the roofline; of the others only the marks are drawn.
-_N_NAMED = 6
+#: Kernels with a number in the roofline; of the others only the marks are drawn.
+_N_NAMED = 30
 
 
 def model_figure(latencies: Sequence[ModelLatency]) -> Figure:
@@ -108,7 +108,7 @@ def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) ->
                 "name": label,
                 "x": _short(p[2] for p in points),
                 "y": _short(p[3] for p in points),
-                "text": [_brief(p[1].task.name, p[0]) if p[0] < _N_NAMED else "" for p in points],
+                "text": [str(p[0] + 1) if p[0] < _N_NAMED else "" for p in points],
                 "textposition": "top center",
                 "textfont": {"size": 10},
                 "customdata": [

@@ -100,6 +100,8 @@ class TaskReport:
     chains: Mapping[str, tuple[ChainStep, ...]]
     drops: tuple[str, ...]
     close_calls: tuple[CloseCall, ...] = ()
+    #: What failed when the best were re-timed side by side: candidate, kind and message.
+    final_failures: tuple[tuple[str, str, str], ...] = ()
 
     @property
     def speedup(self) -> float | None:
@@ -117,8 +119,8 @@ class TaskReport:
 
     @property
     def n_failed(self) -> int:
-        """Trials that gave no latency."""
-        return sum(trial.error_kind is not None for trial in self.trials)
+        """Trials that gave no latency, and schedules that failed when the best were re-timed."""
+        return sum(trial.error_kind is not None for trial in self.trials) + len(self.final_failures)
 
 
 @dataclass(frozen=True, slots=True)

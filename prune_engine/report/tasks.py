@@ -59,6 +59,7 @@ def task_report(
         chains=chains,
         drops=drop_sentences(task, verdicts),
         close_calls=tuple(close_call(decision) for decision in decided.close),
+        final_failures=_final_failures(comparison),
     )
 
 
@@ -107,6 +108,13 @@ def _finals(
         return None, None, DEFAULT_CANDIDATE
     best = min(known, key=lambda identity: known[identity])
     return alone, known[best], best
+
+
+def _final_failures(comparison: Comparison | None) -> tuple[tuple[str, str, str], ...]:
+    if comparison is None:
+        return ()
+    pairs = zip(comparison.candidate_ids, comparison.errors, strict=True)
+    return tuple((identity, error.kind.value, error.message) for identity, error in pairs if error is not None)
 
 
 def _audits(

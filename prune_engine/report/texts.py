@@ -33,13 +33,13 @@ def rate_text(value: float | None, unit: str) -> str:
 
 def tick_secs(millis: float) -> str:
     """A tick of an axis of milliseconds, in the unit that suits it, without zeros at the end."""
-    size, unit = next(((s, u) for s, u in _UNITS if millis * 1e-3 >= s * 0.999), _UNITS[-1])
+    size, unit = next(((s, u) for s, u in _UNITS if millis * 1e-3 >= s * 0.9999), _UNITS[-1])
     return f"{millis * 1e-3 / size:.3g} {unit}"
 
 
 def tick_rate(value: float) -> str:
     """A tick of an axis of rates or counts, with a prefix."""
-    size, prefix = next(((s, p) for s, p in _RATES if value >= s * 0.999), (1.0, ""))
+    size, prefix = next(((s, p) for s, p in _RATES if value >= s * 0.9999), (1.0, ""))
     return (
         f"{value / size:.3g}{prefix}"
         if value / size < 1e4

@@ -70,7 +70,9 @@ def make_run(
     run_id = store.start_run(manifest)
     started = store.runs()[0].started_at
     shapes, dtypes = ((64, 64), (64, 64), (64, 64)), ("float32",) * 3
-    tasks = [TuningTask(f"task{i:03}", f"{name}_{i}", "llvm", 1 + i, 2 * 64**3, shapes, dtypes) for i in range(n_tasks)]
+    tasks = [
+        TuningTask(f"task{i:03}", f"{name}_{i}", "llvm", 1 + i, 2 * 64**3, shapes, dtypes) for i in range(n_tasks)
+    ]
     store.add_tasks(run_id, tasks)
     told = []
     for task in tasks:

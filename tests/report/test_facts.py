@@ -92,6 +92,24 @@ def test_failures_are_counted_with_an_example(report: RunReport) -> None:
     assert crash.trace_json is not None
 
 
+def test_failures_of_the_finals_count(made_run) -> None:
+    from prune_engine.measurement import Comparison, MeasureError, MeasureErrorKind
+    from prune_engine.store.sql import SqlStore
+
+    out = made_run()
+    store = SqlStore(str(out.parent / "store.sqlite3"))
+    wrong = MeasureError(MeasureErrorKind.WRONG_RESULT, "off by 1")
+    comparison = Comparison(("default", "task000-2"), ((8e-3,), ()), (None, wrong))
+    store.add_comparison(store.runs()[0].run_id, "task000", "made-up CPU", 1, comparison)
+    store.close()
+    with opened(str(out), None) as source:
+        report = collect(source)
+    assert report.tasks[1].n_failed == 2
+    assert report.tasks[1].best_candidate_id == "default"
+    assert [(row.kind, row.count) for row in report.failures] == [("crash", 2), ("wrong_result when re-timed", 1)]
+    assert report.failures[1].trace_json is not None
+
+
 def test_audits_have_intervals(report: RunReport) -> None:
     verifier = next(audit for audit in report.audits if audit.strategy == "verifier")
     assert verifier.n_measured == 2
@@ -108,7 +126,12 @@ def test_headline_is_the_gain_of_the_model_or_of_its_kernels(report: RunReport) 
 
 @pytest.mark.parametrize(
     ("dtypes", "n_bytes"),
-    [(("float32", "int8"), 4 * 6 + 6), (("bool", "float16"), 6 + 12), (("int4", "int4"), 6), (("handle", "int8"), 6)],
+    [
+        (("float32", "int8"), 4 * 6 + 6),
+        (("bool", "float16"), 6 + 12),
+        (("int4", "int4"), 6),
+        (("handle", "int8"), 6),
+    ],
 )
 def test_argument_bytes(dtypes: tuple[str, str], n_bytes: int) -> None:
     task = TuningTask("t", "t", "llvm", 1, 1, ((2, 3), (6,)), dtypes)

@@ -65,7 +65,15 @@ def test_nothing_comes_from_elsewhere(html: str) -> None:
 
 
 def test_numbers_of_figures_are_in_tables_too(html: str) -> None:
-    for text in ("task space", "10\u202f000\u202f000", "ran correctly", "flop per byte", "audit", "signal 11", "GetSBlock"):
+    for text in (
+        "task space",
+        "10\u202f000\u202f000",
+        "ran correctly",
+        "flop per byte",
+        "audit",
+        "signal 11",
+        "GetSBlock",
+    ):
         assert text in html
 
 
@@ -114,7 +122,9 @@ def test_of_many_chains_failures_and_the_fastest_stay(plain_run: Path, monkeypat
         failed = [row for row in rows if row[2] is None]
         fastest = sorted(t.latency_secs for t in task.trials if t.latency_secs is not None)[:2]
         assert len(failed) == 1
-        assert sorted(row[2] for row in rows if row[2] is not None) == pytest.approx([s * 1e3 for s in fastest], rel=1e-3)
+        assert sorted(row[2] for row in rows if row[2] is not None) == pytest.approx(
+            [s * 1e3 for s in fastest], rel=1e-3
+        )
     assert "3 of 12 are here" in html
 
 
