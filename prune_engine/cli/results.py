@@ -133,6 +133,7 @@ def print_result(outcome: TuneOutcome) -> None:
     console.print(
         f"written to {outcome.artifact_dir}; try: prune-engine run {outcome.artifact_dir}", soft_wrap=True
     )
+    console.print(f"the whole run as a page to read: prune-engine report {outcome.artifact_dir}", soft_wrap=True)
 
 
 def _model_table(outcome: TuneOutcome) -> Table:
