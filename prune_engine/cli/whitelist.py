@@ -15,10 +15,10 @@ import typer
 from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
-    from prune_engine.metaschedule.whitelist_check import Examiner
+    from prune_engine.errors import ConfigError
     from prune_engine.metaschedule.whitelist_source import Offer
     from prune_engine.store.base import Store
-    from prune_engine.whitelist import Whitelist, WhitelistEvent
+    from prune_engine.whitelist import Whitelist, WhitelistEntry, WhitelistEvent
 
 whitelist = typer.Typer(
     name="whitelist",
@@ -98,6 +98,7 @@ def add(
     from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.whitelist_tables import entry_record, evidence_line
     from prune_engine.errors import ConfigError, WhitelistError
+    from prune_engine.metaschedule.targets import resolve_target
     from prune_engine.metaschedule.whitelist_check import examining
     from prune_engine.metaschedule.whitelist_kernels import entry_for
     from prune_engine.whitelist_events import added
@@ -108,13 +109,15 @@ def add(
     n_threads = threads_or_default(threads)
     author = by or _user()
     with _opened(store) as opened:
-        with redirect_stdout(sys.stderr), examining(n_threads, target=target, profile=profile) as examiner:
-            offer = _offer(opened, examiner, task, candidate, folder, kernel)
+        with redirect_stdout(sys.stderr):
+            resolved = resolve_target(target, n_threads)
+            offer = _offer(opened, task, candidate, folder, kernel, resolved, n_threads)
             listed = _listed(opened)
             _refuse_known(listed, offer)
-            say(f"checking {offer.source} on {examiner.device_name}")
-            schedule = Schedule(offer.sketch_id, offer.decisions, offer.trace_json)
-            finding = examiner.examine_schedule(offer.task, schedule)
+            with examining(n_threads, target=resolved, profile=profile) as examiner:
+                say(f"checking {offer.source} on {examiner.device_name}")
+                schedule = Schedule(offer.sketch_id, offer.decisions, offer.trace_json)
+                finding = examiner.examine_schedule(offer.task, schedule)
             if not finding.check.is_passed or finding.sketch is None:
                 raise WhitelistError(
                     "is not whitelisted",
@@ -133,6 +136,8 @@ def add(
                 note=note,
                 source=offer.source,
             )
+            if entry.entry_id in listed.entries:  # by another text
+                raise _known(listed.entries[entry.entry_id], offer)
             event = added(entry, at=entry.added_at, by=author, reason=note)
             revision = opened.add_whitelist_events([event], after=listed.revision)
         with writing_to_stdout(_REDIRECTED):
@@ -283,35 +288,42 @@ def import_entries(
 
 
 def _offer(
-    store: Store, examiner: Examiner, task: str, candidate: str, folder: Path | None, kernel: str | None
+    store: Store,
+    task: str,
+    candidate: str,
+    folder: Path | None,
+    kernel: str | None,
+    target: str,
+    n_threads: int,
 ) -> Offer:
+    from prune_engine.hardware.host import cpu_model
     from prune_engine.metaschedule.whitelist_source import offer_in_folder, offer_in_store
 
     if folder is not None:
-        return offer_in_folder(folder, task, candidate, target=examiner.target)
-    return offer_in_store(
-        store,
-        task,
-        kernel,
-        candidate,
-        target=examiner.target,
-        device=examiner.device_name,
-        n_threads=examiner.n_threads,
-    )
+        return offer_in_folder(folder, task, candidate, target=target)
+    return offer_in_store(store, task, kernel, candidate, target=target, device=cpu_model(), n_threads=n_threads)
 
 
 def _refuse_known(listed: Whitelist, offer: Offer) -> None:
     """Raise ConfigError for a schedule that is listed, before it is checked again."""
+    from prune_engine.harvest import without_postprocessing
+
+    trace_json = without_postprocessing(offer.trace_json)
+    for one in listed.of(offer.task):
+        is_same = one.sketch_id == offer.sketch_id and tuple(c.values for c in one.choices) == offer.decisions
+        if is_same or one.trace_json == trace_json:
+            raise _known(one, offer)
+
+
+def _known(one: WhitelistEntry, offer: Offer) -> ConfigError:
     from prune_engine.errors import ConfigError
 
-    for one in listed.of(offer.task):
-        if one.sketch_id == offer.sketch_id and tuple(c.values for c in one.choices) == offer.decisions:
-            raise ConfigError(
-                "is whitelisted already",
-                who=offer.source,
-                got=f"entry {one.entry_id}, added by {one.added_by}",
-                remedy="`prune-engine whitelist verify` checks it again.",
-            )
+    return ConfigError(
+        "is whitelisted already",
+        who=offer.source,
+        got=f"entry {one.entry_id}, added by {one.added_by}",
+        remedy="`prune-engine whitelist verify` checks it again.",
+    )
 
 
 @contextmanager
