@@ -51,7 +51,7 @@ ABOUT: Mapping[str, About] = {
         "{n:,} candidates",
         "The engine tunes a task whose candidates crash, hang, multiply, take 100 GiB, print 20 MB, delete their"
         " own files, kill the measuring server, or compute something else. All are compiled and run like any"
-        " candidate, with a time limit of 2 s and a memory limit of 256 MiB. The bombs are bounded (126 processes;"
+        " candidate, with a limit of time and one of 256 MiB of memory. The bombs are bounded (126 processes;"
         " 3,000 generations), so that a failed test harms nobody. Each is told as what it was, and the run ends as"
         " any other.",
         "tests/reliability/test_poisons.py",

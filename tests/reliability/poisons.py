@@ -23,8 +23,6 @@ from prune_engine.store.sql import SqlStore
 from prune_engine.task import TuningTask
 from prune_engine.testing import FakeWorkbench, make_profile, make_task
 
-#: Hangs cost this much each, and a machine under load must not take longer for the others.
-_RUN_TIMEOUT_SECS = 2.0
 _MEMORY_LIMIT_BYTES = 256 << 20
 _MAX_GROWTH_MIB = 50.0
 _BATCH = 26
@@ -137,8 +135,11 @@ class PoisonedWorkbench(FakeWorkbench):
         )
 
 
-def measure(folder: Path, n: int) -> Figure:
-    """Tune ``n`` poisoned candidates; ``folder`` is the temporary folder of this process, and empty."""
+def measure(folder: Path, n: int, limit_secs: float) -> Figure:
+    """Tune ``n`` poisoned candidates; ``folder`` is the temporary folder of this process, and empty.
+
+    A hang costs ``limit_secs``; a machine under load must not take longer for the others.
+    """
     chain = folder.parent / "chain.sh"
     chain.write_text(_CHAIN)
     own = psutil.Process()
@@ -148,7 +149,7 @@ def measure(folder: Path, n: int) -> Figure:
             target=TARGET,
             n_threads=1,
             n_builders=2,
-            run_timeout_secs=_RUN_TIMEOUT_SECS,
+            run_timeout_secs=limit_secs,
             memory_limit_bytes=_MEMORY_LIMIT_BYTES,
         )
     )
@@ -195,6 +196,7 @@ def measure(folder: Path, n: int) -> Figure:
         {
             "candidates_by_poison": dict(Counter(p.name for p in bench.given.values())),
             "census": dict(result.census),
+            "time_limit_secs": limit_secs,
             "told_as_something_else": [
                 f"{bench.given[i].name}: {stored[i].error or 'no error'}"[:300]
                 for i, kind in told.items()
