@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tokenize
 import zlib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 MAX_BYTES = 1 << 30
 #: What a compressed file may become: a thousand times its size fits into a few kilobytes.
 MAX_INFLATED_BYTES = 1 << 28
+#: What numpy raises for an array file whose header is damaged, or asks for more than any memory.
+NPY_ERRORS = (ValueError, TypeError, SyntaxError, tokenize.TokenError, MemoryError, ArithmeticError)
 _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 

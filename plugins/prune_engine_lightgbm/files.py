@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from prune_engine.bounded_files import NPY_ERRORS
 from prune_engine.errors import ConfigError
 from prune_engine.symbols.table import SYMBOLS_VERSION
 from prune_engine_lightgbm.device import Device
@@ -27,6 +28,9 @@ FORMAT = "prune_engine_lightgbm.residual/1"
 
 #: log2 of seconds that no float64 exceeds, nor falls below.
 _MOST_LOG_SECS = 1100.0
+
+#: A row has about 400 bytes: a million of them.
+_MAX_BYTES = 1 << 29
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,7 @@ def write_model(path: Path, content: ModelFile) -> None:
 def read_model(path: Path) -> ModelFile:
     """Read what ``write_model`` wrote. Raises ConfigError for anything else."""
     try:
+        _check_size(path)
         with np.load(path, allow_pickle=False) as archive:
             header = json.loads(archive["header"].tobytes().decode())
             if header["format"] != FORMAT:
@@ -100,6 +105,16 @@ def read_model(path: Path) -> ModelFile:
     return ModelFile(device, tasks)
 
 
+def _check_size(path: Path) -> None:
+    """Raise ValueError for an archive that inflates to more than any model has, as a few kilobytes may."""
+    if not zipfile.is_zipfile(path):
+        return  # told by what reads it
+    with zipfile.ZipFile(path) as archive:
+        n_bytes = sum(member.file_size for member in archive.infolist())
+    if n_bytes > _MAX_BYTES:
+        raise ValueError(f"inflates to {n_bytes >> 20} MiB, more than {_MAX_BYTES >> 20} MiB")
+
+
 def _told(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
@@ -115,10 +130,9 @@ class _OtherSymbolsError(Exception):
 
 
 _UNREADABLE = (
+    *NPY_ERRORS,
     OSError,
-    ValueError,
     KeyError,
-    TypeError,
     AttributeError,
     IndexError,
     EOFError,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from prune_engine.bounded_files import NPY_ERRORS
 from prune_engine.cli.streams import writing_to_stdout
 from prune_engine.errors import ConfigError, OutputError
 
@@ -117,7 +118,7 @@ def _load(path: Path) -> Any:
         raise ConfigError(
             "the input file cannot be read", who=str(path), got=error.strerror or str(error), expected=expected
         ) from error
-    except (ValueError, EOFError) as error:
+    except (*NPY_ERRORS, EOFError) as error:
         is_npz = zipfile.is_zipfile(path)
         got = "an .npz archive" if is_npz else (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError("not a readable .npy file", who=str(path), got=got, expected=expected) from error

@@ -19,6 +19,9 @@ _FAILED_SECS = 1e9
 _PURE = ("Get", "Sample")
 _ENTER_POSTPROC = "EnterPostproc"
 
+#: What reading a row raises that is not as it should be.
+UNREADABLE = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
+
 #: The number of a sampling instruction among those of its trace -> its decision as TVM holds it.
 Decisions = Mapping[int, object]
 
@@ -57,14 +60,15 @@ def structure_of(instructions: Sequence[Any]) -> Structure:
     """Reduce a trace's instructions, as TVM's JSON has them, to what two tuners of one kernel share.
 
     Tuners simplify their traces differently: variables are renamed, unused reads of the program left out.
-    Raises ValueError, TypeError or IndexError for what is no list of instructions.
+    Raises one of UNREADABLE for what is no list of instructions.
     """
     kinds = [str(inst[0]) for inst in instructions]
     n = kinds.index(_ENTER_POSTPROC) if _ENTER_POSTPROC in kinds else len(kinds)
     used: set[str] = set()
     living: list[int] = []
     for position in reversed(range(n)):
-        kind, inputs, _, outputs = instructions[position]
+        _, inputs, _, outputs = instructions[position]
+        kind = kinds[position]
         if kind.startswith(_PURE) and used.isdisjoint(outputs):
             continue
         living.append(position)
@@ -97,7 +101,7 @@ def read_rows(path: Path) -> Iterator[RecordRow | str]:
             yield _row(line, json_of(content))
         except json.JSONDecodeError as error:
             yield f"line {line} of {path.name} is no JSON ({error.msg} at column {error.colno})"
-        except (ValueError, TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        except UNREADABLE as error:
             yield f"line {line} of {path.name} is no tuning record ({error})"
 
 
@@ -122,6 +126,9 @@ def _row(line: int, row: Any) -> RecordRow:
     (instructions, decisions), run_secs, target = record[0], record[1], record[2]
     if not isinstance(instructions, list) or not isinstance(decisions, list):
         raise ValueError("its trace is not a pair of lists")
+    if not isinstance(target, str | dict):
+        raise ValueError(f"its target is {type(target).__name__}")
+    json.dumps(target)  # raises where it is nested too deeply to be written again
     return RecordRow(line, workload, instructions, decisions, _median(run_secs), target)
 
 

@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from prune_engine.bounded_files import json_of
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import ConfigError, PruneEngineError, SpaceError
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.database import RECORDS_FILE, WORKLOADS_FILE
-from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, Materialiser, last_line
-from prune_engine.metaschedule.record_rows import RecordRow, Structure, numbered_lines, read_rows, structure_of
+from prune_engine.metaschedule.forked import crash_of
+from prune_engine.metaschedule.materialise import Materialiser, last_line
+from prune_engine.metaschedule.record_rows import (
+    UNREADABLE,
+    RecordRow,
+    Structure,
+    numbered_lines,
+    read_rows,
+    structure_of,
+)
 from prune_engine.metaschedule.relax_tasks import block_names, task_of
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.traces import plain
@@ -32,6 +42,10 @@ from prune_engine.task import TuningTask
 #: Bytes in front of the JSON that TVM encodes in base64: its length.
 _LENGTH_PREFIX = 8
 _OWN_FOLDER = "database"
+#: What a target may say of its cores.
+_MAX_CORES = 1 << 16
+#: What a module is read for to see whether the compiler survives that.
+_ANY_TARGET = '{"kind":"llvm"}'
 
 
 def load_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = None) -> list[RecordedSpace]:
@@ -68,12 +82,14 @@ def read_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = Non
         )
     table = symbol_table(BUILTIN_SYMBOLS) if symbols is None else symbols
     spaces: list[RecordedSpace] = []
+    # A workload that is damaged can bring the process down: all of them are tried at once, and apart if one does.
+    is_suspect = crash_of(partial(_try, workloads, [number for number, _ in groups])) is not None
     # `tune` calls the folder of every database alike.
     stem = folder.parent.name if folder.name == _OWN_FOLDER else folder.name
     for (number, target), rows in sorted(groups.items()):
         name = f"{stem}/{number + 1}" if len(groups) > 1 else stem
         try:
-            task = _task(name, workloads, number, target)
+            task = _task(name, workloads, number, target, is_suspect=is_suspect)
             if len(groups) > 1:
                 task = replace(task, name=f"{name} {'+'.join(_blocks(task))}")
             spaces.append(_recorded(task, rows, table))
@@ -100,17 +116,28 @@ def database_folder(path: Path) -> Path:
     return folder.resolve()
 
 
-def _task(name: str, workloads: Sequence[tuple[int, str]], number: int, target: str) -> TuningTask:
+def _try(workloads: Sequence[tuple[int, str]], numbers: Sequence[int]) -> None:
+    """Read some workloads for nothing but to see whether the compiler survives it."""
+    for number in set(numbers):
+        with suppress(PruneEngineError):
+            _task("", workloads, number, _ANY_TARGET)
+
+
+def _task(
+    name: str, workloads: Sequence[tuple[int, str]], number: int, target: str, *, is_suspect: bool = False
+) -> TuningTask:
     if number >= len(workloads):
         raise ConfigError("no such workload", who=name, got=f"number {number}", expected=f"below {len(workloads)}")
     line, content = workloads[number]
-    mod = workload_module(name, line, content)
+    mod = workload_module(name, line, content, is_suspect=is_suspect)
     config = json.loads(target)
     text = config if isinstance(config, str) else target
     n_cores = config.get("num-cores", 1) if isinstance(config, dict) else 1
+    if not isinstance(n_cores, int) or n_cores >= _MAX_CORES:
+        raise ConfigError("the target's num-cores is no number of cores", who=name, got=repr(n_cores)[:80])
     with warnings.catch_warnings():  # nothing runs here, so what the target says of its cores is right
         warnings.simplefilter("ignore")
-        canonical = resolve_target(text, max(1, int(n_cores)))
+        canonical = resolve_target(text, max(1, n_cores))
     made = task_of(name, 1, mod, canonical)
     if made is None:
         raise SpaceError("has shapes that are not all numbers", who=name)
@@ -122,15 +149,21 @@ def _blocks(task: TuningTask) -> list[str]:
     return [name for name in block_names(task.mod) if name != "root"]
 
 
-def workload_module(name: str, line: int, content: str) -> Any:
-    """The module in a line of a workload file. Raises ConfigError."""
+def workload_module(name: str, line: int, content: str, *, is_suspect: bool = True) -> Any:
+    """The module in a line of a workload file; one that is suspect is read in a copy of this process first.
+
+    Raises ConfigError.
+    """
     import_tvm()
     from tvm.ir import load_json
 
     try:
-        _, encoded = json.loads(content)
-        return load_json(base64.b64decode(encoded)[_LENGTH_PREFIX:].decode())
-    except (*SCHEDULE_ERRORS, binascii.Error) as error:
+        _, encoded = json_of(content)
+        text = base64.b64decode(encoded)[_LENGTH_PREFIX:].decode()
+        if is_suspect and (crash := crash_of(lambda: task_of(name, 1, load_json(text), _ANY_TARGET))):
+            raise ValueError(crash)
+        return load_json(text)
+    except Exception as error:  # TVM's reader raises every kind
         raise ConfigError(
             "the workload cannot be read",
             who=name,
@@ -197,7 +230,7 @@ class SketchMatcher:
                 if index is None:
                     return f"a decision is in no choice table ({sketch.variables[number].kind.value})"
                 indices[number] = index
-        except (ValueError, TypeError, LookupError):
+        except UNREADABLE:
             return "its trace cannot be read"
         return sketch.index, tuple(indices)
 

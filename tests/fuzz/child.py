@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import resource
@@ -109,10 +110,8 @@ def main() -> None:
     kind, folder, first, stop = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
     out = os.fdopen(os.dup(1), "w", buffering=1)
     read = KINDS[kind](folder)
-    try:
+    with contextlib.suppress(PruneEngineError):
         read(random.Random(-1))
-    except PruneEngineError:
-        pass
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + _MEMORY_BYTES, -1))
     for number in range(first, stop):
@@ -121,10 +120,12 @@ def main() -> None:
             read(random.Random(number))
         except PruneEngineError:
             continue
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001
             place = traceback.extract_tb(error.__traceback__)[-1]
             told = " ".join(str(error).split())[:120]
-            print("fault", number, type(error).__name__, f"{Path(place.filename).name}:{place.lineno}", told, file=out)
+            print(
+                "fault", number, type(error).__name__, f"{Path(place.filename).name}:{place.lineno}", told, file=out
+            )
     print("peak", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=out)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -35,6 +36,10 @@ STRANGE: tuple[Any, ...] = (
 )
 
 
+def _strange(draw: random.Random) -> Any:
+    return copy.deepcopy(draw.choice(STRANGE))
+
+
 def nested(depth: int) -> str:
     """JSON lists in one another."""
     return "[" * depth + "]" * depth
@@ -65,17 +70,17 @@ def broken_value(value: Any, draw: random.Random) -> Any:
     """A JSON value with one thing in it replaced, dropped, doubled or put elsewhere."""
     places = list(_places(value))
     if not places:
-        return draw.choice(STRANGE)
+        return _strange(draw)
     holder, key = draw.choice(places)
     kind = draw.randrange(6)
     if kind <= 2:
-        holder[key] = draw.choice(STRANGE)
+        holder[key] = _strange(draw)
     elif kind == 3:
         del holder[key]
     elif kind == 4:
         other, there = draw.choice(places)
         if there in other if isinstance(other, dict) else there < len(other):
-            holder[key] = other[there] if not isinstance(other[there], list | dict) else draw.choice(STRANGE)
+            holder[key] = other[there] if not isinstance(other[there], list | dict) else _strange(draw)
     elif isinstance(holder, list):
         holder.insert(key, holder[key])
     else:
@@ -90,7 +95,10 @@ def broken_json(text: str, draw: random.Random) -> str:
         return nested(draw.choice((50, 1_000, 100_000)))
     if kind <= 2:
         return broken_bytes(text.encode(), draw).decode("utf-8", "replace")
-    value = json.loads(text)
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # broken already
+        return broken_bytes(text.encode("utf-8", "replace"), draw).decode("utf-8", "replace")
     for _ in range(draw.choice((1, 1, 2, 3))):
         value = broken_value(value, draw)
     return json.dumps(value)

@@ -87,7 +87,10 @@ def _weight_data(graph: Any, draw: random.Random) -> None:
     else:
         tensor.data_location = 1
         entry = tensor.external_data.add()
-        entry.key, entry.value = "location", draw.choice(("../../etc/passwd", "/etc/passwd", "good.onnx", "", "\0", "."))
+        entry.key, entry.value = (
+            "location",
+            draw.choice(("../../etc/passwd", "/etc/passwd", "good.onnx", "", "\0", ".")),
+        )
         if draw.randrange(2):
             entry = tensor.external_data.add()
             entry.key, entry.value = draw.choice(("length", "offset")), draw.choice(("-1", "x", str(2**62), "16"))
@@ -121,7 +124,21 @@ def _attribute(graph: Any, draw: random.Random) -> None:
 def _operator(graph: Any, draw: random.Random) -> None:
     node = draw.choice(graph.node)
     node.op_type = draw.choice(
-        ("Add", "Div", "Gather", "Slice", "Loop", "If", "Tile", "Expand", "ConstantOfShape", "Resize", "", "Zzz", "Pad")
+        (
+            "Add",
+            "Div",
+            "Gather",
+            "Slice",
+            "Loop",
+            "If",
+            "Tile",
+            "Expand",
+            "ConstantOfShape",
+            "Resize",
+            "",
+            "Zzz",
+            "Pad",
+        )
     )
 
 

@@ -194,6 +194,6 @@ def test_a_file_that_may_not_be_read(database: Path, monkeypatch: pytest.MonkeyP
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ConfigError, match="cannot be read; got Permission denied"):
         load_recorded(database)

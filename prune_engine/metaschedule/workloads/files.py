@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from prune_engine.bounded_files import json_of, read_bounded
 from prune_engine.errors import ModelImportError
 from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule.forked import crash_of
 from prune_engine.metaschedule.onnx_files import check_readable
 from prune_engine.metaschedule.workloads.kernel_model import Kernel
 
@@ -49,7 +50,9 @@ def kernels_of_json(path: Path) -> list[Kernel]:
     check_readable(path)
     import_tvm()
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_bounded(path).decode("utf-8")
+        if crash := crash_of(lambda: list(_of_json(text))):
+            raise ValueError(crash)
         kernels = list(_of_json(text))
     except UnicodeDecodeError as error:
         raise _no_workloads(path, "bytes that are no text") from error
@@ -104,8 +107,8 @@ def _of_json(text: str) -> Iterator[Kernel]:
     from tvm.s_tir.meta_schedule.database import Workload
 
     try:
-        whole = json.loads(text)
-    except json.JSONDecodeError:
+        whole = json_of(text)
+    except ValueError:
         whole = None
     if isinstance(whole, dict):
         mod = load_json(text)
@@ -115,7 +118,7 @@ def _of_json(text: str) -> Iterator[Kernel]:
         return
     for number, line in enumerate(filter(str.strip, text.splitlines()), start=1):
         try:
-            mod = Workload.from_json(json.loads(line)).mod
+            mod = Workload.from_json(json_of(line)).mod
         except Exception as error:
             raise ValueError(f"line {number}: {_first_line(error)}") from error
         yield from (Kernel(f"workload_{number}", kernel.func) for kernel in _of_module(mod))
