@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -69,10 +70,7 @@ def completions(
         if len(fixed) == len(sketch.variables):
             rows = np.array([[fixed[v] for v in range(len(sketch.variables))]], dtype=np.int32)
         else:
-            rows = drawn(sketch, min(n, sketch.size), rng).copy()
-            for v, row in fixed.items():
-                rows[:, v] = row
-            rows = np.unique(rows, axis=0)
+            rows = _completed(sketch, fixed, n, rng)
         found.append(CandidateBatch(space, sketch, np.ascontiguousarray(rows, dtype=np.int32)))
     if found:
         return found
@@ -86,9 +84,20 @@ def completions(
     raise max(complaints, key=lambda complaint: complaint.n_fit).error
 
 
+def _completed(sketch: Sketch, fixed: Mapping[int, int], n: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    """All rows with these choices, int32 (m, v), or at most ``n`` drawn of them."""
+    choices = [np.array([fixed[v]]) if v in fixed else variable.rows for v, variable in enumerate(sketch.variables)]
+    if math.prod(map(len, choices)) <= n:
+        return np.stack(np.meshgrid(*choices, indexing="ij"), axis=-1).reshape(-1, len(choices)).astype(np.int32)
+    rows = drawn(sketch, min(n, sketch.size), rng).copy()
+    for v, row in fixed.items():
+        rows[:, v] = row
+    return np.unique(rows, axis=0)
+
+
 @dataclass(frozen=True, slots=True)
 class _Complaint:
-    """Why a sketch has no such candidate; ``n_fit`` of the variables it has."""
+    """Why a sketch has no such candidate; it has ``n_fit`` of the variables that were named."""
 
     n_fit: int
     error: ConfigError
@@ -98,6 +107,7 @@ def _fixed(assignment: Assignment, sketch: Sketch, complaints: list[_Complaint])
     """The row of each variable that is named, by its number; None, and a complaint, if the sketch has not all."""
     numbers = {variable.name: v for v, variable in enumerate(sketch.variables)}
     fixed: dict[int, int] = {}
+    n_fit = sum(name in numbers for name in assignment.values)
     for name, value in assignment.values.items():
         v = numbers.get(name)
         if v is None:
@@ -105,7 +115,7 @@ def _fixed(assignment: Assignment, sketch: Sketch, complaints: list[_Complaint])
             error = ConfigError(
                 "no such variable", who=_WHO, got=repr(name), expected=f"one such as {', '.join(near)}"
             )
-            complaints.append(_Complaint(len(fixed), error))
+            complaints.append(_Complaint(n_fit, error))
             return None
         row = sketch.variables[v].index_of(value) if len(value) == sketch.variables[v].table.shape[1] else None
         if row is None:
@@ -115,7 +125,7 @@ def _fixed(assignment: Assignment, sketch: Sketch, complaints: list[_Complaint])
                 got=",".join(map(str, value)),
                 expected=f"one such as {' or '.join(_near_choices(sketch.variables[v], value))}",
             )
-            complaints.append(_Complaint(len(fixed), error))
+            complaints.append(_Complaint(n_fit, error))
             return None
         fixed[v] = row
     return fixed

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from prune_engine.decision_files import DECISIONS_FOLDER
 from prune_engine.errors import ConfigError
@@ -111,22 +111,26 @@ def _near(wanted: str, names: Sequence[str], tasks: Sequence[KnownTask]) -> str:
 
 
 def _tasks_of(folder: Path) -> list[KnownTask]:
-    """The tasks of one folder: those that the result names, or, of a run that did not end, the decisions."""
-    from prune_engine.decision_files import decision_files
+    """The tasks of one folder, in the order in which the result lists them, if there is one."""
     from prune_engine.decisions import read_tasks
 
-    if not decision_files(folder):
-        return []
-    return [KnownTask(task_id, name, folder) for task_id, name in read_tasks(folder)]
+    listed = _result(folder.parent).get("tasks")
+    ids = [one.get("task_id") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    places = {task_id: place for place, task_id in enumerate(ids)}
+    found = sorted(read_tasks(folder), key=lambda task: places.get(task[0], len(places)))
+    return [KnownTask(task_id, name, folder) for task_id, name in found]
 
 
-def manifest_model(out: Path | None) -> str | None:
+def manifest_model(out: Path) -> str | None:
     """What a result folder says that it was tuned from, None if it does not say."""
-    if out is None:
-        return None
+    model = _result(out).get("model")
+    return model if isinstance(model, str) else None
+
+
+def _result(out: Path) -> dict[str, Any]:
+    """What result.json says; nothing if there is none, or it cannot be read."""
     try:
         record = json.loads((out / "result.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
-    model = record.get("model") if isinstance(record, dict) else None
-    return model if isinstance(model, str) else None
+        return {}
+    return record if isinstance(record, dict) else {}

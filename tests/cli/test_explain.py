@@ -1,0 +1,154 @@
+"""`prune-engine explain`, as a user types it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions import read_decisions
+from prune_engine.engine import Engine
+from prune_engine.measurement import MeasureErrorKind
+from prune_engine.store.sql import SqlStore
+from prune_engine.testing import FakeWorkbench, make_profile, make_task
+
+Inside = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A result folder with decisions on two tasks, and the store of the run."""
+    out = tmp_path_factory.mktemp("out")
+    config = EngineConfig.of(n_trials=40, explore_size=256, draft_size=64, draft_scorer=None, verifier=None)
+    store = SqlStore(f"sqlite:///{out / 'store.db'}")
+    workbench = FakeWorkbench(failures={MeasureErrorKind.CRASH: 0.2}, seed=3)
+    engine = Engine(config, workbench, store, make_profile(), decisions=DecisionWriter(out / "decisions"))
+    engine.run([make_task("dense1"), make_task("dense2", shape=(96, 64, 48))])
+    store.close()
+    return out
+
+
+def test_a_task_as_a_whole(inside: Inside, result: Path) -> None:
+    code, out, err = inside("explain", "dense1", "--out", result)
+    assert code == 0, err
+    assert out.startswith("Task dense1: in ")
+    assert "8 were tried" in out
+    assert "skipped by select.diverse (choice): not among the chosen" in out
+    assert "The best that was measured is " in out
+
+
+def test_best_and_worst_are_what_was_measured(inside: Inside, result: Path) -> None:
+    task = make_task("dense1").task_id
+    ran = {
+        d.candidate: d.measured.latency_secs
+        for d in read_decisions(result / "decisions", task)
+        if d.measured and d.measured.latency_secs
+    }
+    for which, expected in (("best", min(ran.values())), ("worst", max(ran.values()))):
+        code, out, err = inside("explain", "dense1", which, "--out", result, "--json")
+        assert code == 0, err
+        record = json.loads(out)
+        assert ran[record["candidate_id"]] == expected
+        assert record["decisions"][-1]["candidate"] == record["candidate_id"]
+        assert any(sentence.startswith("It took") for sentence in record["sentences"])
+    assert "It is the best that was measured" in inside("explain", "dense1", "best", "--out", result)[1]
+
+
+def test_each_fate_has_its_sentence(inside: Inside, result: Path) -> None:
+    decisions = list(read_decisions(result / "decisions", make_task("dense2", shape=(96, 64, 48)).task_id))
+    failed = next(d for d in decisions if d.measured and d.measured.error)
+    code, out, _ = inside("explain", "dense2", failed.candidate, "--out", result)
+    assert code == 0
+    assert "It could not be measured: crash" in out
+    measured = {d.candidate for d in decisions if d.measured}
+    left = next(d for d in decisions if d.candidate and d.candidate not in measured)
+    code, out, _ = inside("explain", "dense2", left.candidate[:10] if left.candidate else "", "--out", result)
+    assert code == 0
+    assert "did not take it: not among the chosen" in out
+    assert out.rstrip().endswith("It was not measured.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("dens1",), "expected one such as dense1"),
+        (("conv",), "expected one of: 1 (dense2), 2 (dense1)"),
+        (("dense1", "0000"), "no such candidate was looked at closely"),
+        (("dense1", "x", "--why-not", "i=3"), "names a candidate already"),
+        (("dense1", "--model", "gemm:64x64x64"), "without effect without --why-not"),
+        (("dense1", "--why-not", "i"), "--why-not: cannot be read"),
+        (("dense1", "--why-not", "i=3"), "the model of the task is not known"),
+    ],
+)
+def test_errors_name_what_is_near(inside: Inside, result: Path, arguments: tuple[str, ...], told: str) -> None:
+    code, _, err = inside("explain", *arguments, "--out", result)
+    assert code == 2
+    assert told in err
+
+
+def test_numbers_are_those_of_the_result(inside: Inside, result: Path, tmp_path: Path) -> None:
+    shutil.copytree(result / "decisions", tmp_path / "decisions")
+    ids = [make_task("dense1").task_id, make_task("dense2", shape=(96, 64, 48)).task_id]
+    (tmp_path / "result.json").write_text(json.dumps({"tasks": [{"task_id": identity} for identity in ids]}))
+    for number, name in (("1", "dense1"), ("2", "dense2")):
+        assert inside("explain", number, "--out", tmp_path)[1].startswith(f"Task {name}:")
+    (tmp_path / "result.json").write_text("[")
+    assert inside("explain", "1", "--out", tmp_path)[1].startswith("Task dense2:")
+
+
+def test_a_folder_without_decisions(inside: Inside, tmp_path: Path) -> None:
+    code, _, err = inside("explain", "x", "--out", tmp_path)
+    assert code == 2
+    assert "no decisions are recorded there" in err
+
+
+def test_results_in_tuned_are_found(
+    inside: Inside, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "a task of an earlier run" in inside("explain", "dense1")[2]
+    shutil.copytree(result / "decisions", tmp_path / "tuned" / "tiny" / "decisions")
+    assert inside("explain", "dense1")[0] == 0
+
+
+def test_a_store_tells_without_decisions(inside: Inside, result: Path, tmp_path: Path) -> None:
+    store = result / "store.db"
+    code, out, err = inside("explain", "dense1", "--store", store, "--out", tmp_path)
+    assert code == 0, err
+    assert "skipped by select.diverse (select): not among the chosen" in out
+    code, out, err = inside("explain", "dense1", "best", "--store", store, "--out", tmp_path)
+    assert code == 0, err
+    assert "It took" in out
+
+
+def test_why_not_a_candidate_that_nobody_looked_at(inside: Inside) -> None:
+    code, out, err = inside(
+        *("explain", "gemm:64x64x64", "--profile", "xeon-8272cl", "--json"),
+        *("--why-not", "0.matmul.0=1,1,1,64 1.matmul.1=1,1,64,1 2.matmul.2=64,1"),
+    )
+    assert code == 0, err
+    record = json.loads(out)
+    assert record["stage"] == "task_space"
+    names = [one["strategy"] for one in record["objections"]]
+    assert "rules.unit-reduction" in names
+    assert record["decisions"]["2.matmul.2"] == [64, 1]
+    changed = {change["variable"] for change in record["ways"][0]}
+    assert "2.matmul.2" in changed
+
+
+def test_why_not_on_a_gpu_names_the_limit(inside: Inside) -> None:
+    code, out, err = inside(
+        *("explain", "gemm:512x512x512", "--target", "cuda/a100"),
+        *("--why-not", "0.matmul.0=1,1,64,1,8 1.matmul.1=1,1,64,1,8"),
+    )
+    assert code == 0, err
+    assert (
+        "rules.threads-per-block would keep it if limits.threads_per_block were 4096 instead of 1024."
+        in " ".join(out.split())
+    )
+    assert "The nearest decisions that pass:" in out
