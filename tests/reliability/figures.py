@@ -55,7 +55,10 @@ ABOUT: Mapping[str, About] = {
         " 3,000 generations), so that a failed test harms nobody. Each is told as what it was, and the run ends as"
         " any other.",
         "tests/reliability/test_poisons.py",
-        {},
+        {
+            "killing adopted processes": "252 processes alive after the last candidate",
+            "holding results against the untuned kernel's": "4 of 26 candidates told as something else",
+        },
     ),
     "surroundings": About(
         "Disks, locks, clocks, signals and streams",
@@ -71,7 +74,11 @@ ABOUT: Mapping[str, About] = {
         "Two processes tune the same tasks into one SQLite file, as fast as a workbench without a compiler lets"
         " them. What each was told is stored must be there, once, and the counts of their verdicts must add up.",
         "tests/reliability/test_tuners.py",
-        {},
+        {
+            "writers that take the lock before they read": "a tuner fails, as the store is locked",
+            "adding counts up in the database": "counts of verdicts that do not add up",
+            "writes that may be repeated": "a tuner fails on what the other wrote",
+        },
     ),
 }
 
