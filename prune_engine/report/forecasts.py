@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prune_engine.ranking import rank_correlation
 from prune_engine.report.records import Trial
+from prune_engine.verdicts import Float64Array
 
 #: Fewer pairs say nothing about an order.
 _MIN_PAIRS = 4
@@ -50,7 +50,24 @@ def _forecast(pairs: Sequence[tuple[Trial, float]], *, is_latency: bool) -> Fore
     trials, foreseen = tuple(t for t, _ in pairs), tuple(f for _, f in pairs)
     rho = None
     if len(pairs) >= _MIN_PAIRS:
-        scores = np.array(foreseen, dtype=np.float64)
         secs = np.array([t.latency_secs for t in trials], dtype=np.float64)
-        rho = rank_correlation(1.0 / scores if is_latency else scores, secs)
+        rho = _rank_correlation(np.array(foreseen, dtype=np.float64), secs if is_latency else -secs)
     return Forecast(trials, foreseen, rho, is_latency)
+
+
+def _rank_correlation(a: Float64Array, b: Float64Array) -> float | None:
+    """Spearman's correlation of two columns (n,); None if one is constant.
+
+    Importing SciPy's takes as long as making a page.
+    """
+    ranks_a, ranks_b = _ranks(a), _ranks(b)
+    if np.ptp(ranks_a) == 0 or np.ptp(ranks_b) == 0:
+        return None
+    return float(np.corrcoef(ranks_a, ranks_b)[0, 1])
+
+
+def _ranks(values: Float64Array) -> Float64Array:
+    """Ranks from 1; what is equal shares the mean of its ranks."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    shared: Float64Array = np.cumsum(counts) - (counts - 1) / 2
+    return shared[places]

@@ -79,6 +79,15 @@ def test_forecasts_pair_what_was_foreseen_with_what_ran(task: TaskReport) -> Non
     assert draft_forecast(task.trials[:3]).rho is None
 
 
+def test_rank_correlation_is_scipys_with_ties_too(task: TaskReport) -> None:
+    from scipy.stats import spearmanr
+
+    foreseen = [1e-3, 2e-3, 2e-3, 5e-3, 1e-3, 9e-3, 3e-3, 3e-3, 3e-3, 4e-3, 1e-3, 2e-3]
+    trials = tuple(replace(t, draft_secs=f) for t, f in zip(task.trials, foreseen, strict=True))
+    ran = [(f, t.latency_secs) for f, t in zip(foreseen, trials, strict=True) if t.latency_secs is not None]
+    assert draft_forecast(trials).rho == pytest.approx(float(spearmanr(*zip(*ran, strict=True)).statistic))
+
+
 def test_verifiers_latencies_come_before_its_scores(task: TaskReport) -> None:
     assert not verifier_forecast(task.trials).is_latency
     foreseen = tuple(replace(t, verifier_secs=t.latency_secs) for t in task.trials)
