@@ -33,10 +33,10 @@ class Fate:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The latency that a strategy expected."""
+    """The latency that a strategy expected; its name is JSON already."""
 
     secs: float
-    by: str
+    by_json: str
 
 
 class LineMaker:
@@ -44,7 +44,8 @@ class LineMaker:
 
     def __init__(self, pipeline: Pipeline, profile: HardwareProfile, run_id: str) -> None:
         self._pipeline, self._profile, self._run_id = pipeline, profile, run_id
-        self._fates: dict[Fate, str] = {}
+        #: By identity, as hashing takes longer than all the rest; the fate is kept, so that it has its own.
+        self._fates: dict[int, tuple[Fate, str]] = {}
 
     def head(self, task: TuningTask, number: int) -> str:
         """What all lines of a round begin with."""
@@ -70,7 +71,7 @@ class LineMaker:
     ) -> str:
         """The fate of one candidate."""
         gain = best_secs / prediction.secs if best_secs and prediction else None
-        predicted = (number_json(prediction.secs), _dumped(prediction.by)) if prediction else ("null", "null")
+        predicted = (number_json(prediction.secs), prediction.by_json) if prediction else ("null", "null")
         chosen = f'"{selected_as.value}"' if selected_as else "null"
         return (
             f'{head},"candidate":"{row.candidate}","count":1,"sketch":{row.sketch},"decisions":{row.decisions},'
@@ -101,8 +102,8 @@ class LineMaker:
         )
 
     def _fate(self, fate: Fate) -> str:
-        text = self._fates.get(fate)
-        if text is None:
+        known = self._fates.get(id(fate))
+        if known is None:
             basis = [{"field": path, "value": value} for path, value in basis_of(self._profile, self._paths(fate))]
             if fate.stage not in (
                 Stage.TASK_SPACE,
@@ -117,8 +118,8 @@ class LineMaker:
                 "reason": fate.reason,
                 "hardware_basis": basis,
             }
-            text = self._fates[fate] = _dumped(record)[1:-1]
-        return text
+            known = self._fates[id(fate)] = fate, _dumped(record)[1:-1]
+        return known[1]
 
     def _paths(self, fate: Fate) -> tuple[str, ...]:
         """What the rule reads that decided, else what the draft does, whose numbers are the evidence."""

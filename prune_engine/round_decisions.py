@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from prune_engine.decision_rows import Row, choices_json, rows_of_list
 from prune_engine.draft_list import DraftList
 from prune_engine.measurement import MeasuredCandidate
 from prune_engine.pipeline import AUDIT_PREFIX, PruneResult
+from prune_engine.pool import NOT_AUDITED
 from prune_engine.scoring import Scoring
 from prune_engine.task_state import Incumbent, TaskState
 from prune_engine.verdicts import Float64Array, Outcome, SelectionReason, Stage
@@ -73,12 +75,15 @@ class RoundDecisions:
         told: set[str] = set()
         if (listed := self._result.draft_list) is not None:
             by, secs = self._predicted(listed)
-            falls = _Falls(listed, self._result, self._selector)
+            falls, by_json = _Falls(listed, self._result, self._selector), json.dumps(by)
+            expectations = [math.nan] * len(listed.pool) if secs is None else secs.tolist()
             for row in rows_of_list(listed):
                 told.add(row.candidate)
                 fate = self._fates.get(row.candidate) or falls.fate(row)
-                expected = secs[row.position] if secs is not None else math.nan
-                yield self._line(maker, head, row, fate, None if math.isnan(expected) else Prediction(expected, by))
+                expected = expectations[row.position]
+                yield self._line(
+                    maker, head, row, fate, None if math.isnan(expected) else Prediction(expected, by_json)
+                )
         sketches = self._state.bench_space.sketches
         unlisted = [*self._result.candidates, *(one.candidate for one in self._measured if one.candidate)]
         for candidate in unlisted:
@@ -154,17 +159,17 @@ class _Falls:
     """What became of candidates of a draft list that nobody chose and no compiler refused."""
 
     def __init__(self, listed: DraftList, result: PruneResult, selector: str) -> None:
-        self._listed, self._pool = listed, listed.pool
         told = next((v for v in result.verdicts if v.stage is Stage.VERIFY and v.outcome is Outcome.DROPPED), None)
         self._skipped = Fate(Stage.VERIFY, told.strategy, Outcome.DROPPED, told.reason) if told else None
         self._left = Fate(Stage.SELECT, selector, Outcome.SKIPPED, _NOT_CHOSEN)
+        self._audited = [Fate(stage, name, Outcome.DROPPED, _SPARED) for stage, name in listed.pool.auditees]
+        self._is_skipped, self._audits = listed.is_skipped.tolist(), listed.pool.audits.tolist()
 
     def fate(self, row: Row) -> Fate:
-        if self._listed.is_skipped[row.position] and self._skipped is not None:
+        if self._is_skipped[row.position] and self._skipped is not None:
             return self._skipped
-        if auditee := self._pool.auditee(row.position):
-            return Fate(auditee[0], auditee[1], Outcome.DROPPED, _SPARED)
-        return self._left
+        audit = self._audits[row.position]
+        return self._left if audit == NOT_AUDITED else self._audited[audit]
 
 
 def _told_fates(result: PruneResult) -> Mapping[str, Fate]:
