@@ -214,6 +214,13 @@ def test_what_is_no_whitelist_is_refused(tmp_path: Path, text: str) -> None:
         read_whitelist(tmp_path / "missing.json")
 
 
+def test_a_field_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, listed(add(make_listed())))
+    path.write_text(path.read_text().replace('"revision": 1,', '"revision": 1, "revision": 1,', 1))
+    with pytest.raises(ConfigError, match="a field stands in an object twice"):
+        read_whitelist(path)
+
+
 def merge(here: Whitelist, path: Path, **options: bool) -> Merge:
     return merged(here, read_whitelist(path), at=3.0, by="eve", source="file", **options)
 
