@@ -72,9 +72,11 @@ def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) ->
     """Flop per second over flop per byte of compulsory traffic, each kernel untuned and best, under ceilings."""
     placed = [t for t in tasks if t.bytes_moved and t.task.flop_count]
     spots = [t.task.flop_count / t.bytes_moved for t in placed]
-    low, high = min(spots, default=1.0) / 4, max(spots, default=1.0) * 4
     peaks = [c.flop_per_sec for c in ceilings if c.flop_per_sec]
     roof = max(peaks, default=math.inf)
+    # Where a level of memory meets the roof must be seen, or its line is not.
+    ridges = [roof / c.bytes_per_sec for c in ceilings if c.bytes_per_sec] if peaks else []
+    low, high = min([*spots, *ridges], default=1.0) / 3, max([*spots, *ridges], default=1.0) * 3
     data: list[dict[str, Any]] = []
     for i, ceiling in enumerate(ceilings):
         data.append(_ceiling_line(ceiling, i, low, high, roof))
@@ -231,8 +233,7 @@ def _ceiling_line(ceiling: Ceiling, place: int, low: float, high: float, roof: f
     else:
         rate = ceiling.bytes_per_sec or 0.0
         end = min(high, roof / rate) if rate else high
-        start = min(low, end / 10)
-        x, y, text = [start, end], [start * rate, end * rate], rate_text(rate, "byte/s")
+        x, y, text = [low, end], [low * rate, end * rate], rate_text(rate, "byte/s")
     return {
         "type": "scatter",
         "mode": "lines",

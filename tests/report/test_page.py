@@ -47,6 +47,20 @@ def test_every_figure_is_drawn_described_and_valid(html: str) -> None:
         go.Figure(json.loads(text))  # raises for a property that plotly does not know
 
 
+def test_roofline_shows_where_memory_meets_the_roof(plain_run: Path) -> None:
+    from prune_engine.report.figures import roofline_figure
+    from prune_engine.report.records import Ceiling
+
+    with opened(str(plain_run), None) as source:
+        tasks = collect(source).tasks
+    ceilings = [Ceiling("peak", "", flop_per_sec=1e12), Ceiling("cache", "", bytes_per_sec=1e12)]
+    figure = roofline_figure(tasks, ceilings)
+    cache = figure["data"][1]
+    assert (cache["x"][1], cache["y"][1]) == (1.0, 1e12)
+    low, high = figure["layout"]["xaxis"]["range"]
+    assert low < 0 < high
+
+
 def test_colours_are_names_that_both_themes_have(html: str) -> None:
     used = set(re.findall(r'"\$([a-z]+\d?)"', json.dumps(data_of(html)["figures"])))
     light, dark = html.split("prefers-color-scheme: dark", 1)
