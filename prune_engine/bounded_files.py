@@ -18,8 +18,9 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 
 
-def read_bounded(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
-    """A file's bytes. Raises OSError, and ValueError if there are more than ``most_bytes``."""
+def read_bounded(path: Path, most_bytes: int | None = None) -> bytes:
+    """A file's bytes. Raises OSError, and ValueError if there are more than ``most_bytes`` (MAX_BYTES)."""
+    most_bytes = MAX_BYTES if most_bytes is None else most_bytes
     with path.open("rb") as file:
         content = bytearray()
         while chunk := file.read(min(_CHUNK_BYTES, most_bytes + 1 - len(content))):
@@ -29,7 +30,7 @@ def read_bounded(path: Path, most_bytes: int = MAX_BYTES) -> bytes:
     return bytes(content)
 
 
-def read_maybe_gzipped(path: Path, most_bytes: int = MAX_BYTES, most_inflated: int = MAX_INFLATED_BYTES) -> bytes:
+def read_maybe_gzipped(path: Path, most_bytes: int | None = None, most_inflated: int = MAX_INFLATED_BYTES) -> bytes:
     """A file's bytes, inflated if it is gzipped.
 
     Raises OSError, and ValueError if there are more than ``most_bytes``, inflated more than ``most_inflated``, or

@@ -7,6 +7,7 @@ import os
 import tempfile
 from pathlib import Path
 
+from prune_engine.bounded_files import json_of, read_bounded
 from prune_engine.errors import ConfigError, OutputError
 from prune_engine.policy import Policy, change_lines, diff
 
@@ -42,10 +43,8 @@ def write_lock(path: Path, policy: Policy) -> None:
 def read_lock(path: Path) -> Policy:
     """Read a lock file. Raises ConfigError for what is none, is damaged, was edited or is of a newer format."""
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"more than {_MAX_BYTES >> 20} MiB")
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        record = json_of(read_bounded(path, _MAX_BYTES))
+    except (OSError, ValueError) as error:
         raise ConfigError(
             "the policy cannot be read",
             who=str(path),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prune_engine.bounded_files import read_bounded
 from prune_engine.errors import ConfigError
 from prune_engine.whitelist import Removal, Whitelist, WhitelistEntry
 from prune_engine.whitelist_events import entry_of, entry_text
@@ -130,14 +131,16 @@ def _entry_of(path: Path, number: int, item: object) -> WhitelistEntry:
 
 def _record_of(path: Path) -> dict[str, Any]:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise _damaged(path, f"it is longer than {_MAX_BYTES >> 20} MiB")
-        record = json.loads(path.read_bytes(), object_pairs_hook=_without_repeats)
+        text = read_bounded(path, _MAX_BYTES)
+    except ValueError as error:
+        raise _damaged(path, f"it is longer than {_MAX_BYTES >> 20} MiB") from error
     except OSError as error:
         why = error.strerror or str(error)
         raise ConfigError(
             "cannot be read", who=str(path), got=why, expected="a whitelist that you may read"
         ) from error
+    try:
+        record = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, f"it is no JSON ({error})") from error
     if not isinstance(record, dict):

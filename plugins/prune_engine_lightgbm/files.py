@@ -107,6 +107,8 @@ def read_model(path: Path) -> ModelFile:
 
 def _check_size(path: Path) -> None:
     """Raise ValueError for an archive that inflates to more than any model has, as a few kilobytes may."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")  # a device may never end
     if not zipfile.is_zipfile(path):
         return  # told by what reads it
     with zipfile.ZipFile(path) as archive:

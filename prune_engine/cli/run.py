@@ -119,7 +119,7 @@ def _load(path: Path) -> Any:
             "the input file cannot be read", who=str(path), got=error.strerror or str(error), expected=expected
         ) from error
     except (*NPY_ERRORS, EOFError) as error:
-        is_npz = zipfile.is_zipfile(path)
+        is_npz = path.is_file() and zipfile.is_zipfile(path)  # which reads a device without end
         got = "an .npz archive" if is_npz else (str(error).splitlines() or [type(error).__name__])[0]
         raise ConfigError("not a readable .npy file", who=str(path), got=got, expected=expected) from error
 
