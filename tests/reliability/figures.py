@@ -57,6 +57,7 @@ ABOUT: Mapping[str, About] = {
         "tests/reliability/test_poisons.py",
         {
             "killing adopted processes": "252 processes alive after the last candidate",
+            "telling failures for lack of memory": "2 of 26 candidates told as something else",
             "holding results against the untuned kernel's": "4 of 26 candidates told as something else",
         },
     ),
@@ -66,7 +67,12 @@ ABOUT: Mapping[str, About] = {
         "What `prune-engine tune` does when its surroundings fail. After each, the store is sound, and the same run"
         " goes on in it without losing or repeating a measurement.",
         "tests/reliability/test_surroundings.py",
-        {},
+        {
+            "telling a full disk from other failures": "the message lacks `no space left`",
+            "waiting for the lock": "exit code 4, 8 of 48 stored",
+            "a second signal ends at once": "exit code 0 instead of 130",
+            "a reader that went away ends the run": "all 48 trials were made",
+        },
     ),
     "tuners": About(
         "Two tuners on one store",

@@ -185,8 +185,8 @@ def _reader_of_all_gone(case: Case, folder: Path, _hold_secs: float) -> None:
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, timeout=120)
     case.expect("exit code", (folder / "code").read_text().strip(), "141")
     case.expect_words(done.stdout + done.stderr)
-    if store.exists():
-        _check_resumable(case, store)
+    n = _check_resumable(case, store) if store.exists() else 0
+    case.expect("stopped before its end", n < N_TRIALS, True)
 
 
 def _full_stdout(case: Case, folder: Path, _hold_secs: float) -> None:
