@@ -134,7 +134,7 @@ def _section(name: str, record: Mapping[str, Any]) -> str:
     behaviour = details.pop("behaviour", {})
     if behaviour:
         parts += ["| trouble | what happens | departures |", "|---|---|---|"]
-        parts += [f"| {case} | {text} | {zeros.get(case, 0)} |" for case, text in behaviour.items()]
+        parts += [f"| {_cell(case)} | {_cell(text)} | {zeros.get(case, 0)} |" for case, text in behaviour.items()]
     else:
         parts += ["| must not happen | happened |", "|---|---|"]
         parts += [f"| {what} | {n} |" for what, n in zeros.items()]
@@ -146,6 +146,10 @@ def _section(name: str, record: Mapping[str, Any]) -> str:
         parts += [f"- {guard}: {failure}" for guard, failure in about.guards.items()]
         parts += [""]
     return "\n".join([*parts, _circumstances(record), ""])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")  # it would end the cell, in code too
 
 
 def _detail(key: str, value: object) -> list[str]:

@@ -53,7 +53,7 @@ while time.monotonic() < end:
     task = make_task(f"t{n_runs}")
     config = EngineConfig.of(n_trials=64, batch_size=4, first_batch_size=4, draft_scorer=None, verifier=None,
                              explorer="explore.uniform", selector="select.epsilon-greedy", seed=seed,
-                             explore_size=64, plateau_trials=10**6)
+                             explore_size=64, plateau_trials=10**6, transfer=False)
     bench = FakeWorkbench(delay_secs=0.002)
     Engine(config, bench, store, make_profile(), should_stop=lambda: time.monotonic() > end).run([task])
     n_runs += 1
