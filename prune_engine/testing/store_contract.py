@@ -31,6 +31,7 @@ from prune_engine.space import Subject, VariableKind
 from prune_engine.store.base import Store
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Outcome, Stage, Verdict
+from prune_engine.whitelist import WhitelistAction, WhitelistEvent
 
 DEVICE, THREADS = "contract-cpu", 2
 SKETCHES = ("sketch-a", "sketch-b")
@@ -353,6 +354,22 @@ class StoreContract:
         unknown = [f"unknown-{k}" for k in range(2000)]
         assert store.remove_entries([entries[0].entry_id, *unknown, entries[2].entry_id]) == 2
         assert list(store.find(LibraryQuery())) == [entries[1]]
+
+    def test_changes_of_the_whitelist_are_numbered(self, store: Store) -> None:
+        """They come back whole and in order; one that was decided by an older revision is not written."""
+        first = WhitelistEvent("e1", WhitelistAction.ADD, 1.5, "ada", "é \udc80", "strict-1", '{"a": 1}')
+        second = WhitelistEvent("e1", WhitelistAction.REMOVE, 0.5, "bob", "slow", "strict-2")
+        assert list(store.whitelist_events()) == []
+        try:
+            assert store.add_whitelist_events([first], after=0) == 1
+        except StoreError:
+            pytest.skip("this store keeps no whitelist")
+        assert store.add_whitelist_events([second]) == 2
+        with pytest.raises(StoreError):
+            store.add_whitelist_events([first, first], after=1)
+        kept = [replace(first, reason="é \\udc80", revision=1), replace(second, revision=2)]
+        assert list(store.whitelist_events()) == kept
+        assert list(store.whitelist_events("strict-2")) == kept[1:]
 
     def test_closed_store_says_so(self, store: Store, run_id: str) -> None:
         """After close every call is a StoreError; closing again is not."""
