@@ -138,6 +138,8 @@ def _rules(decision: Decision) -> list[str]:
         return [f"A guess had dropped it: {decision.reason}."]
     if decision.selected_as is SelectionReason.SEED:
         return ["It comes from the library; of rules only those on legality were asked."]
+    if decision.selected_as is SelectionReason.WHITELIST:
+        return ["It is whitelisted; of rules only those on legality count."]
     if decision.selected_as is SelectionReason.PROBE:
         return ["No LEGALITY rule dropped it; heuristics are not asked about probes."]
     return ["No rule dropped it."]
@@ -220,6 +222,7 @@ _CHOICES = {
     SelectionReason.AUDIT: "to see whether what dropped it was right",
     SelectionReason.PROBE: "it was drawn for what it teaches",
     SelectionReason.SEED: "it was good for a kernel like this",
+    SelectionReason.WHITELIST: "it is whitelisted as correct and fast",
 }
 
 
