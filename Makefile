@@ -51,7 +51,7 @@ bench: $(VENV)/.bench
 bench-metaschedule: $(VENV)/.bench $(MODELS)/.installed
 	$(BENCH)/compare_metaschedule.py $(if $(BUDGET),--budget-seconds $(BUDGET))
 
-# Half an hour. A figure that is not reached is on the page as such.
+# 40 minutes. A figure that is not reached is on the page as such.
 bench-reliability: $(VENV)/.installed
 	-PRUNE_ENGINE_FULL=1 $(BIN)/python -m pytest tests/reliability tests/fuzz
 	$(BIN)/python tests/reliability/figures.py

@@ -70,6 +70,7 @@ ABOUT: Mapping[str, About] = {
         {
             "telling a full disk from other failures": "the message lacks `no space left`",
             "waiting for the lock": "exit code 4, 8 of 48 stored",
+            "a clock that cannot be set": "the run goes on until nothing is left, whatever its seconds",
             "a second signal ends at once": "exit code 0 instead of 130",
             "a reader that went away ends the run": "all 48 trials were made",
         },
@@ -90,7 +91,7 @@ ABOUT: Mapping[str, About] = {
 
 _HEAD = """# Reliability
 
-What prune-engine survives, measured. `make bench-reliability` (about half an hour) runs the tests of
+What prune-engine survives, measured. `make bench-reliability` (about 40 minutes) runs the tests of
 `tests/reliability` and `tests/fuzz` at full size and writes this page; `make test` runs them small. A figure is
 reached if nothing that must not happen did.
 """
