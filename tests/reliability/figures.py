@@ -57,6 +57,7 @@ ABOUT: Mapping[str, About] = {
         "tests/reliability/test_poisons.py",
         {
             "killing adopted processes": "252 processes alive after the last candidate",
+            "removing the folder, by the pool and by the server": "9 files left of 13 candidates",
             "telling failures for lack of memory": "2 of 26 candidates told as something else",
             "holding results against the untuned kernel's": "4 of 26 candidates told as something else",
         },
