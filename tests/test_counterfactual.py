@@ -22,12 +22,12 @@ from prune_engine.verdicts import DraftScores, RuleKind, Selection, Stage
 
 
 class Wide(Rule):
-    """At most as many columns in the inner tile as the vectors have bytes / 8."""
+    """At most as many columns in the inner tile as the vectors have bytes / 9."""
 
     name, kind, hardware_basis = "acme.wide", RuleKind.LEGALITY, ("limits.vector_bytes",)
 
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> Any:
-        return 8 * batch.column(1)[:, -1] <= profile.value("limits.vector_bytes")
+        return 9 * batch.column(1)[:, -1] <= profile.value("limits.vector_bytes")
 
     def reason(self, symbols: Any, profile: HardwareProfile) -> str:
         return "too wide"
@@ -114,14 +114,14 @@ def test_the_profile_that_would_let_it_pass_is_exact() -> None:
     profile = make_profile()
     (limit,) = [profile.value("limits.vector_bytes")]
     assert limit is not None
-    assert limit < 128, "an inner tile of 16 is too wide for it"
+    assert limit < 144, "an inner tile of 16 is too wide for it"
     found = court(SPACE, Wide()).why_not(candidate(SPACE, FINE[0], (3, 1, 16), *FINE[2:]), [], 512)
     (objection,) = found.objections
     assert (objection.stage, objection.reason) == (Stage.RULE, "too wide")
     (change,) = objection.changes
-    assert (change.field, change.was, change.to) == ("limits.vector_bytes", limit, 128)
+    assert (change.field, change.was, change.to) == ("limits.vector_bytes", limit, 144)
     text = "\n".join(explain_why_not(found, profile))
-    assert f"would keep it if limits.vector_bytes were 128 instead of {limit}" in text
+    assert f"would keep it if limits.vector_bytes were 144 instead of {limit}" in text
     assert "stopped by acme.wide (legality: it cannot run)" in text
 
 
@@ -135,7 +135,7 @@ def test_the_nearest_choice_is_found() -> None:
     table = SPACE.sketches[0].variables[1].table
     far = np.abs(np.log2(table) - np.log2([3, 1, 16])).sum(axis=1)
     limit = make_profile().value("limits.vector_bytes") or 0
-    best = far[8 * table[:, -1] <= limit].min()
+    best = far[9 * table[:, -1] <= limit].min()
     assert np.abs(np.log2(change.to) - np.log2([3, 1, 16])).sum() == pytest.approx(best)
     changed = candidate(SPACE, FINE[0], change.to, *FINE[2:])
     assert judge.keeps(changed).all()

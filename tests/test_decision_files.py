@@ -98,7 +98,13 @@ def test_runs_at_the_same_time_have_files_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"no gzip", gzip.compress(b"x" * 50)[:-12], gzip.compress(b"\0" * (64 << 20)), b"\x1f\x8b" * 400],
+    [
+        b"",
+        b"no gzip",
+        gzip.compress(b"x" * 50)[:-12],
+        gzip.compress(b"\0" * (8 << 20) + b"\n{}\n"),
+        b"\x1f\x8b" * 400,
+    ],
     ids=["empty", "text", "cut", "bomb", "headers"],
 )
 def test_hostile_files_end_soon(tmp_path: Path, content: bytes) -> None:
