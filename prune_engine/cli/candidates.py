@@ -53,7 +53,7 @@ def candidates(
 
     path = None if out == _STDOUT else Path(out)
     if path is not None:
-        check_place(path)  # before anything that takes seconds
+        check_place(path, head=b"{")  # before anything that takes seconds
     if modules is not None:
         make_folder(modules)
     with redirect_stdout(sys.stderr):  # stdout is for the result alone, whatever plugins print

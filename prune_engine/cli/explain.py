@@ -126,9 +126,9 @@ def _print(sentences: Sequence[str]) -> None:
 def _opened(url: str | None) -> Store | None:
     if url is None:
         return None
-    from prune_engine.store.open import open_store
+    from prune_engine.store.open import open_existing_store
 
-    return open_store(url)
+    return open_existing_store(url)
 
 
 def _explained(

@@ -124,7 +124,7 @@ def import_library(
             got=f"{n_records} records",
             expected="measured schedules of the design spaces that this TVM generates",
         )
-    with _opened(store) as opened:
+    with _opened(store, may_make=True) as opened:
         n_new = opened.add_entries(entries)
         record = import_record(source, entries, remarks, n_records, n_new, opened.url)
     with writing_to_stdout(_REDIRECTED):
@@ -215,11 +215,11 @@ def prune_library(
 
 
 @contextmanager
-def _opened(url: str | None) -> Iterator[Store]:
-    """The store; what it warns of is told as everything else is."""
-    from prune_engine.store.open import open_store
+def _opened(url: str | None, *, may_make: bool = False) -> Iterator[Store]:
+    """The store; what it warns of is told as everything else is. Only an import makes one that is named."""
+    from prune_engine.store.open import open_existing_store, open_store
 
-    opened = open_store(url)
+    opened = open_store(url) if may_make else open_existing_store(url)
     try:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

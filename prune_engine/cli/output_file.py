@@ -8,6 +8,9 @@ from pathlib import Path
 
 from prune_engine.errors import OutputError
 
+#: What a file of SQLite begins with.
+_STORE_HEAD = b"SQLite format 3\0"
+
 
 def make_folder(path: Path) -> None:
     """Make a folder and those it is in, as far as they are missing, and see that one can write there.
@@ -22,15 +25,39 @@ def make_folder(path: Path) -> None:
         raise _output_error(error, path) from error
 
 
-def check_place(path: Path) -> None:
-    """Raise OutputError now, rather than after the work, if a file cannot be written there."""
+def check_place(path: Path, *, head: bytes | None = None) -> None:
+    """Raise OutputError now, rather than after the work, if a file cannot be written there.
+
+    A store is never replaced. ``head`` is what files of the kind begin with: another file is not replaced either.
+    """
     try:
         if path.is_dir():
             raise IsADirectoryError(21, "it is a folder", str(path))
+        check_replaceable(path, head)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
         raise _output_error(error, path) from error
+
+
+def check_replaceable(path: Path, head: bytes | None = None) -> None:
+    """Raise OutputError for a file of another kind: a mistyped name must not cost a store or a model."""
+    if not path.is_file():
+        return
+    try:
+        with path.open("rb") as file:
+            found = file.read(max(len(_STORE_HEAD), len(head or b"")))
+    except OSError as error:
+        raise _output_error(error, path) from error
+    if not found or (not found.startswith(_STORE_HEAD) and (head is None or found.startswith(head))):
+        return
+    raise OutputError(
+        "holds something else, which is not overwritten",
+        who=str(path),
+        got="a store" if found.startswith(_STORE_HEAD) else f"a file that begins with {found[:16]!r}",
+        expected="a new file, or an earlier one of the same kind",
+        remedy="Name another place, or move that file away.",
+    )
 
 
 def write_whole(path: Path, text: str) -> None:

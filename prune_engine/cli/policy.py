@@ -179,9 +179,11 @@ def pin(
     store: StoreUrl = None,
 ) -> None:
     """Write a policy to a lock file, which `prune-engine tune --policy FILE` holds a run to."""
+    from prune_engine.cli.output_file import check_replaceable
     from prune_engine.cli.policy_sources import CurrentOptions, policy_from
     from prune_engine.policy_files import write_lock
 
+    check_replaceable(file, head=b"{")
     options = CurrentOptions(
         profile,
         threads,

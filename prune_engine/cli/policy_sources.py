@@ -112,11 +112,11 @@ def _of_artifact(folder: Path) -> Policy:
 
 
 def _of_run(run_id: str, url: str | None) -> tuple[str, Policy]:
-    from prune_engine.store.open import default_path, open_store
+    from prune_engine.store.open import default_path, open_existing_store
 
     if url is None and not default_path().exists():
         raise _unknown(run_id, "")
-    store = open_store(url)
+    store = open_existing_store(url)
     try:
         found = [run for run in store.runs() if run_id and run.run_id.startswith(run_id)]
     finally:

@@ -138,6 +138,7 @@ def probe(
     from datetime import datetime, timezone
 
     from prune_engine.cli.options import threads_or_default
+    from prune_engine.cli.output_file import check_replaceable
     from prune_engine.cli.profile_tables import print_profile
     from prune_engine.hardware import Choice, host_profile
     from prune_engine.hardware.host import cpu_model
@@ -149,6 +150,7 @@ def probe(
     n_threads = threads_or_default(threads)
     host = host_profile(n_threads)  # before TVM binds this thread to one processor
     path = out or user_folder() / f"{probe_name(cpu_model(), n_threads)}.yaml"
+    check_replaceable(path)
     check_place(path)  # before a minute of measuring, not after it
     profile = probe_host(
         host,

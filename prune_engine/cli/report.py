@@ -11,6 +11,7 @@ import typer
 from prune_engine.cli.streams import say, writing_to_stdout
 
 _NAME = "report.html"
+_HEAD = b"<!DOCTYPE html>"
 
 
 def report(
@@ -46,7 +47,7 @@ def report(
     from prune_engine.report.writing import make_report
 
     if out is not None:
-        check_place(out)
+        check_place(out, head=_HEAD)
     made = make_report(source, run, store_url=store)
     file = out or (made.folder or Path()) / _NAME
     write_whole(file, made.html)

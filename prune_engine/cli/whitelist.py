@@ -108,7 +108,7 @@ def add(
         raise ConfigError("without effect with --from", who="--task", remedy=f"Name the kernel in place of {task}.")
     n_threads = threads_or_default(threads)
     author = by or _user()
-    with _opened(store) as opened:
+    with _opened(store, may_make=folder is not None) as opened:
         with redirect_stdout(sys.stderr):
             resolved = resolve_target(target, n_threads)
             offer = _offer(opened, task, candidate, folder, kernel, resolved, n_threads)
@@ -237,7 +237,7 @@ def export(
     from prune_engine.cli.tables import counted
     from prune_engine.whitelist_files import whitelist_text
 
-    check_place(file)
+    check_place(file, head=b"{")
     with _opened(store) as opened:
         listed = _listed(opened)
         _tell_broken(listed)
@@ -260,7 +260,7 @@ def import_entries(
     from prune_engine.whitelist_merging import merged
 
     contents = read_whitelist(file)
-    with _opened(store) as opened:
+    with _opened(store, may_make=True) as opened:
         listed = _listed(opened)
         merge = merged(listed, contents, at=time.time(), by=by or _user(), source=str(file), restore=restore)
         for remark in merge.remarks:
@@ -327,11 +327,11 @@ def _known(one: WhitelistEntry, offer: Offer) -> ConfigError:
 
 
 @contextmanager
-def _opened(url: str | None) -> Iterator[Store]:
-    """The store, closed at the end."""
-    from prune_engine.store.open import open_store
+def _opened(url: str | None, *, may_make: bool = False) -> Iterator[Store]:
+    """The store, closed at the end. One that is named but missing is only made for what comes from elsewhere."""
+    from prune_engine.store.open import open_existing_store, open_store
 
-    opened = open_store(url)
+    opened = open_store(url) if may_make else open_existing_store(url)
     try:
         yield opened
     finally:

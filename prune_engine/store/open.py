@@ -38,6 +38,22 @@ def open_store(url: str | None = None, *, wait_secs: float = 30.0) -> Store:
     return SqlStore(text, wait_secs=wait_secs)
 
 
+def open_existing_store(url: str | None = None) -> Store:
+    """As ``open_store``, for who reads: of a file that is named and is not there no store is made.
+
+    Raises StoreError for it as well. The default store may be missing: then nothing was tuned yet.
+    """
+    from prune_engine.store.connect import file_of, parse_url
+
+    if url is not None and url.strip():
+        file = file_of(parse_url(url))
+        if file is not None and not file.exists():
+            raise StoreError(
+                "there is no store", who=str(file), expected="a store's file or URL", remedy="Check its name."
+            )
+    return open_store(url)
+
+
 def _make_folder(file: Path) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
+from typer.testing import CliRunner
 
+from prune_engine.cli.app import make_app
 from prune_engine.errors import StoreError, StoreVersionError
 from prune_engine.store import default_path, open_store
 from prune_engine.store.base import Store
@@ -220,3 +222,29 @@ def test_what_is_not_imported(tmp_path: Path, statement: str, unwanted: list[str
     code = f"import sys; {statement.format(file)}; print([m for m in {unwanted} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("whitelist", "list"),
+        ("whitelist", "verify"),
+        ("whitelist", "remove", "abcd", "--reason", "old"),
+        ("whitelist", "export", "list.json"),
+        ("library", "list"),
+        ("library", "export", "library.jsonl"),
+        ("explain", "dense1"),
+        ("policy", "show", "abcd"),
+        ("report", "store.sqlite3"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_commands_that_read_make_no_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    """A mistyped --store would pass `whitelist verify` in CI otherwise."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(make_app(), [*arguments, "--store", "stroe.sqlite3"])
+    assert isinstance(done.exception, StoreError), done.output
+    assert "there is no store" in str(done.exception)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,53 @@
+"""Files that commands write: nothing of another kind is lost to a mistyped name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from prune_engine.cli.output_file import check_place
+from prune_engine.errors import OutputError
+from prune_engine.store.open import open_store
+
+Inside = Callable[..., "tuple[int, str, str]"]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    file = tmp_path / "store.sqlite3"
+    open_store(str(file)).close()
+    return file
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("report", "STORE", "--out", "STORE"),
+        ("whitelist", "export", "STORE", "--store", "STORE"),
+        ("policy", "pin", "STORE", "--threads", "1"),
+        ("library", "export", "STORE", "--store", "STORE"),
+        ("candidates", "gemm:8x8x8", "--out", "STORE"),
+        ("profiles", "probe", "--out", "STORE"),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_a_store_is_never_replaced(inside: Inside, store: Path, arguments: tuple[str, ...]) -> None:
+    before = store.read_bytes()
+    code, out, err = inside(*(str(store) if one == "STORE" else one for one in arguments))
+    assert (code, out) == (5, "")
+    assert "got a store" in err
+    assert store.read_bytes() == before
+
+
+def test_what_begins_otherwise_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "model.onnx"
+    file.write_bytes(b"\x08\x07")
+    with pytest.raises(OutputError, match="holds something else"):
+        check_place(file, head=b"{")
+    check_place(file)
+    file.write_bytes(b"{}")
+    check_place(file, head=b"{")
+    file.write_bytes(b"")
+    check_place(file, head=b"{")
