@@ -36,13 +36,14 @@ def explain_measurement(stored: StoredCandidate) -> str:
 
 
 def _sentence(verdict: Verdict) -> str:
+    stage = verdict.stage.value.replace("_", " ")
     if is_switch_off(verdict):  # the rule was, not the candidate
-        return f"{verdict.strategy} ({verdict.stage.value}) was {verdict.reason}: {verdict.candidate_id}."
+        return f"{verdict.strategy} ({stage}) was {verdict.reason}: {verdict.candidate_id}."
     if verdict.candidate_id:
         text = f"Candidate {verdict.candidate_id} was"
     else:
-        text = f"{verdict.count} candidate{'s were' if verdict.count != 1 else ' was'}"
-    text += f" {verdict.outcome.value} by {verdict.strategy} ({verdict.stage.value}): "
+        text = f"{verdict.count:,} candidate{'s were' if verdict.count != 1 else ' was'}"
+    text += f" {verdict.outcome.value} by {verdict.strategy} ({stage}): "
     if verdict.count > 1 and verdict.stage is Stage.RULE and verdict.evidence:
         text += "for example, "  # the reason is that of the first of them
     text += verdict.reason

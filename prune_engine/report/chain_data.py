@@ -31,8 +31,8 @@ def candidate_rows(task: TaskReport, texts: Texts, limit: int) -> list[list[Any]
     """The trials of a task with their chains, at most ``limit`` of them: failures and the fastest stay.
 
     A row is id, number, milliseconds or None, what kind of result it was, why it was chosen, milliseconds that
-    the draft foresaw or None, the verifier's score or None, and the steps: stage, strategy, outcome, reason, basis
-    and the evidence as name and value in turn; texts by number.
+    the draft foresaw or None, those that the verifier foresaw or None, and the steps: stage, strategy, outcome,
+    reason, basis and the evidence as name and value in turn; texts by number.
     """
     kept = task.trials
     if len(kept) > limit:
@@ -51,7 +51,7 @@ def _row(trial: Trial, chain: Sequence[ChainStep], texts: Texts) -> list[Any]:
         texts.number(result),
         texts.number(trial.chosen_as),
         _millis(trial.draft_secs),
-        _short(trial.verifier_score),
+        _millis(trial.verifier_secs),
         [_step(step, texts) for step in chain],
     ]
 

@@ -58,10 +58,9 @@ def with_decision(chain: Sequence[ChainStep], decision: Decision) -> tuple[Chain
 
 
 def close_call(decision: Decision) -> CloseCall:
-    """A candidate that was not measured; the decision has a candidate and an expected gain."""
+    """A candidate that was not measured; the decision has a candidate and an expected latency."""
     return CloseCall(
         decision.candidate or "",
-        decision.expected_gain or 0.0,
         decision.predicted_secs or 0.0,
         decision.predicted_by or "",
         f"{decision.strategy} ({decision.stage.value})",
@@ -80,7 +79,12 @@ def schedule_text(choices: Choices) -> str:
 
 def drop_sentences(task: TuningTask, verdicts: Sequence[Verdict]) -> tuple[str, ...]:
     """What became of the candidates of which only counts are kept, one sentence per reason."""
-    counts = [verdict for verdict in verdicts if verdict.candidate_id is None]
+    # The sizes of a space before and after are in the funnel.
+    counts = [
+        replace(verdict, evidence={}) if verdict.stage is Stage.TASK_SPACE else verdict
+        for verdict in verdicts
+        if verdict.candidate_id is None
+    ]
     return tuple(explain_verdicts(task, counts)) if counts else ()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,11 +14,11 @@ from pydantic import ValidationError
 from prune_engine.decision_files import decision_files, lines_of
 from prune_engine.decisions import LINES, VERSION, Decision
 
-#: Candidates of a task that were not measured and are told of: those of the highest expected gain.
+#: Candidates of a task that were not measured and are told of: those of the least latency foreseen.
 N_CLOSE = 10
 #: Hundreds of candidates are looked at for each one measured: most lines are passed over by their text.
 _NOT_MEASURED = b'"measured":null'
-_GAIN = re.compile(rb'"expected_gain":([0-9.eE+-]+)')
+_SECS = re.compile(rb'"predicted_secs":([0-9.eE+-]+)')
 _TASK = re.compile(rb'"task":"([^"\\]+)"')
 
 
@@ -57,12 +58,15 @@ def _lines(folder: Path | None) -> Iterator[bytes]:
 
 
 def _offer(closest: dict[bytes, list[tuple[float, int, bytes]]], number: int, line: bytes) -> None:
-    """Keep a line if few of its task promise more. One candidate may come again in each round."""
-    gain, task = _GAIN.search(line), _TASK.search(line)
-    if gain is None or task is None:
+    """Keep a line if few of its task promise more. One candidate may come again in each round.
+
+    Latencies are compared, not gains: what was best so far, and hence the gain, changes from round to round.
+    """
+    secs, task = _SECS.search(line), _TASK.search(line)
+    if secs is None or task is None:
         return
     heap = closest.setdefault(task[1], [])
-    entry = (_number(gain[1]), number, line)
+    entry = (-_number(secs[1]), number, line)
     if len(heap) < 4 * N_CLOSE:
         heapq.heappush(heap, entry)
     elif entry > heap[0]:
@@ -73,7 +77,7 @@ def _number(text: bytes) -> float:
     try:
         return float(text)
     except ValueError:
-        return 0.0
+        return math.inf
 
 
 def _read(line: bytes) -> Decision | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -51,6 +52,8 @@ def _rows(node: Any, path: str) -> Iterator[tuple[str, str]]:
     if isinstance(node, Mapping) and node:
         for name, value in node.items():
             yield from _rows(value, f"{path}.{name}" if path else str(name))
+    elif path == "argv" and isinstance(node, list):
+        yield path, shlex.join(map(str, node))
     elif isinstance(node, list):
         yield path, ", ".join(item if isinstance(item, str) else json.dumps(item) for item in node) or "none"
     else:

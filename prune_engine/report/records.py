@@ -60,7 +60,6 @@ class CloseCall:
     """A candidate that was looked at and not measured, though it promised much."""
 
     candidate_id: str
-    expected_gain: float
     predicted_secs: float
     predicted_by: str
     stopped_at: str

@@ -50,7 +50,8 @@ def test_lines_of_this_test_are_decisions() -> None:
 
 
 def test_the_closest_are_kept_each_once(tmp_path: Path) -> None:
-    lines = [line(f"c{i}", gain=float(i)) for i in range(30)] + [line("c29", gain=28.5), line("c28", measured=True)]
+    lines = [line(f"c{i}", gain=1.0, predicted_secs=1 - i / 100) for i in range(30)]
+    lines += [line("c29", predicted_secs=0.715), line("c28", measured=True)]
     decided = read_decided(write(tmp_path / "decisions", lines))["task000"]
     expected = [f"c{i}" for i in (29, 27, 26, 25, 24, 23, 22, 21, 20, 19)]
     assert [one.candidate for one in decided.close] == expected[:N_CLOSE]
@@ -81,9 +82,12 @@ def test_no_folder_has_none(tmp_path: Path) -> None:
 
 def test_the_page_shows_schedule_forecast_and_close_calls(made_run) -> None:
     out = made_run()
-    write(out / "decisions", [line("task000-1", gain=1.4, measured=True), line("<b>close</b>", gain=1.25)])
+    write(
+        out / "decisions",
+        [line("task000-1", gain=1.4, measured=True), line("<b>close</b>", predicted_secs=0.0012345)],
+    )
     html = make_report(str(out)).html
     assert "tile = 4×16, unroll = 64" in html
     assert "&lt;b&gt;close&lt;/b&gt;" in html
-    assert "1.25×" in html
+    assert 'data-sort="0.0012345">1.23 ms<' in html
     assert "kept no decision records" not in html

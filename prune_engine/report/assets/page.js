@@ -171,7 +171,7 @@
   function candidateTable(rows) {
     const table = element("table", "sortable");
     const head = table.createTHead().insertRow();
-    for (const [label, isNumber] of [["trial", 1], ["candidate", 0], ["ms", 1], ["result", 0], ["chosen as", 0], ["draft, ms", 1], ["verifier", 1]]) {
+    for (const [label, isNumber] of [["trial", 1], ["candidate", 0], ["latency, ms", 1], ["result", 0], ["chosen as", 0], ["draft, ms", 1], ["verifier, ms", 1]]) {
       head.append(element("th", isNumber ? "n" : "", label));
     }
     const body = table.createTBody();
@@ -204,7 +204,7 @@
   function fillChains(details) {
     const place = details.querySelector(".candidates");
     if (!data || place.childElementCount) return;
-    place.append(element("p", "small", "Choose a candidate to see what each stage decided on it. ★ is the fastest measurement."));
+    place.append(element("p", "small", "Choose a candidate to see what each stage decided on it. ★ is the fastest measurement. Draft and verifier: the latency they foresaw."));
     place.append(element("div", "scroll", candidateTable(data.candidates[Number(details.dataset.task)])));
   }
 
