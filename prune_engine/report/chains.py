@@ -53,7 +53,9 @@ def with_decision(chain: Sequence[ChainStep], decision: Decision) -> tuple[Chain
         if decision.expected_gain is not None:
             evidence["expected_gain"] = decision.expected_gain
         by = decision.predicted_by or "nobody"
-        steps.append(ChainStep("forecast", by, "kept", "its latency, and the best so far over it", evidence))
+        forecast = ChainStep("forecast", by, "kept", "its latency, and the best so far over it", evidence)
+        before = (i for i, step in enumerate(steps) if step.stage == Stage.MEASURE.value)
+        steps.insert(next(before, len(steps)), forecast)
     return tuple(steps)
 
 

@@ -24,10 +24,17 @@ def collect(source: Source) -> RunReport:
     run, result = source.run, source.result or {}
     manifest = run.manifest
     told = {task.get("task_id"): task for task in result.get("tasks", ())}
+    numbers = {task_id: number for number, task_id in enumerate(told, 1)}
     decided, no_decisions = _decided(source)
     reports = [
-        _task(source, task, told.get(task.task_id, {}), decided.get(task.task_id, Decided()))
-        for task in source.store.tasks(run.run_id)
+        _task(
+            source,
+            numbers.get(task.task_id, number),
+            task,
+            told.get(task.task_id, {}),
+            decided.get(task.task_id, Decided()),
+        )
+        for number, task in enumerate(source.store.tasks(run.run_id), 1)
     ]
     tunable = [report for report in reports if report.trials or (report.space_size or 0) > 1]
     tunable.sort(key=lambda report: -report.task.weight * (report.default_secs or 0.0))
@@ -73,10 +80,11 @@ def _decided(source: Source) -> tuple[dict[str, Decided], str]:
         return {}, f"The decision records cannot be read ({error.strerror or error})."
 
 
-def _task(source: Source, task: TuningTask, told: Mapping[str, Any], decided: Decided) -> TaskReport:
+def _task(source: Source, number: int, task: TuningTask, told: Mapping[str, Any], decided: Decided) -> TaskReport:
     store, manifest = source.store, source.run.manifest
     where = (str(manifest.get("device", "")), int(str(manifest.get("n_threads", 1))))
     return task_report(
+        number,
         task,
         source.run,
         store.candidates(task.task_id, *where),

@@ -47,7 +47,7 @@ def model_figure(latencies: Sequence[ModelLatency]) -> Figure:
 def cost_figure(tasks: Sequence[TaskReport]) -> Figure:
     """Where the time goes: each kernel's calls times its latency, before and after."""
     shown = [t for t in tasks if t.default_secs][:_N_COSTLY]
-    names = [_brief(t.task.name, i) for i, t in enumerate(shown)]
+    names = [_brief(t.task.name, t.number) for t in shown]
     bars = []
     for label, colour, secs in (
         ("untuned", "$default", [t.default_secs for t in shown]),
@@ -110,11 +110,11 @@ def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) ->
                 "name": label,
                 "x": _short(p[2] for p in points),
                 "y": _short(p[3] for p in points),
-                "text": [str(p[0] + 1) if p[0] < _N_NAMED else "" for p in points],
+                "text": [str(p[1].number) if p[0] < _N_NAMED else "" for p in points],
                 "textposition": "top center",
                 "textfont": {"size": 10},
                 "customdata": [
-                    f"{_brief(p[1].task.name, p[0])}: {rate_text(p[3], 'flop/s')}, "
+                    f"{_brief(p[1].task.name, p[1].number)}: {rate_text(p[3], 'flop/s')}, "
                     f"{secs_text(getattr(p[1], which))}"
                     for p in points
                 ],
@@ -199,7 +199,7 @@ def forecast_figure(trials: Sequence[Trial], foreseen: Sequence[float], axis: st
     )
     axes = {
         "xaxis": log_axis(x, axis, tick_secs if is_latency else "{:.3g}".format),
-        "yaxis": log_axis(millis, "measured", tick_secs),
+        "yaxis": log_axis(millis, "measured latency", tick_secs),
     }
     return _figure(data, height=330, showlegend=False, **axes)
 
@@ -327,10 +327,10 @@ def _flop_per_sec(task: TaskReport, secs: float | None) -> float | None:
     return task.task.flop_count / secs if secs else None
 
 
-def _brief(name: str, place: int) -> str:
+def _brief(name: str, number: int) -> str:
     """A kernel's number and as much of its name as a figure has room for; '<' would be read as markup."""
     plain = name.replace("<", "‹").replace(">", "›").replace("&", "+")
-    return f"{place + 1} {plain if len(plain) <= 22 else plain[:21] + '…'}"
+    return f"{number} {plain if len(plain) <= 22 else plain[:21] + '…'}"
 
 
 def _short(values: Iterable[float]) -> list[float]:

@@ -93,10 +93,11 @@ def _task_parts(task: TaskReport, place: int, figures: dict[str, Any]) -> Mappin
         figures[f"{key}-seconds"] = seconds_figure(task)
     draft, verifier = draft_forecast(task.trials), verifier_forecast(task.trials)
     if draft.trials:
-        figures[f"{key}-draft"] = _drawn(draft, "draft")
+        figures[f"{key}-draft"] = _drawn(draft, "latency foreseen by the draft")
     if verifier.trials:
         figures[f"{key}-verifier"] = _drawn(
-            verifier, "verifier" if verifier.is_latency else "verifier's score (higher is faster)"
+            verifier,
+            "latency foreseen by the verifier" if verifier.is_latency else "verifier's score (higher is faster)",
         )
     return {
         "key": key,

@@ -83,9 +83,12 @@ class FailureRow:
 class TaskReport:
     """One kernel. ``best_secs`` is that of the schedule that ships, ``default_secs`` the untuned one's.
 
+    ``number`` is its place in the result from 1 on, by which `prune-engine explain` knows it, too.
+
     ``chains`` are the decisions on candidates, by id; ``drops`` sentences on those that have none of their own.
     """
 
+    number: int
     task: TuningTask
     space_size: int | None
     default_secs: float | None

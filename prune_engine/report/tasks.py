@@ -20,6 +20,7 @@ from prune_engine.verdicts import Outcome, Stage, Verdict
 
 
 def task_report(
+    number: int,
     task: TuningTask,
     run: RunRecord,
     stored: Sequence[StoredCandidate],
@@ -46,6 +47,7 @@ def task_report(
     size = told.get("space_size")
     best = told.get("best_secs", best_secs)
     return TaskReport(
+        number=number,
         task=task,
         space_size=size if isinstance(size, int) else None,
         default_secs=told.get("default_secs", default_secs),

@@ -154,7 +154,7 @@
     const list = element("ol", "chain");
     for (const [stage, strategy, outcome, reason, basis, evidence] of candidate[7]) {
       const name = STAGES[text(stage)] ?? text(stage);
-      const told = text(stage) === "proposed" ? `: in ${text(strategy)}` : `: ${text(outcome)} by ${text(strategy)}, ${text(reason)}`;
+      const told = text(stage) === "proposed" ? `: in ${text(strategy)}` : text(stage) === "forecast" ? `: by ${text(strategy)}, ${text(reason)}` : `: ${text(outcome)} by ${text(strategy)}, ${text(reason)}`;
       const item = element("li", "", element("b", "", name), told);
       const shown = [];
       for (let i = 0; i < evidence.length; i += 2) shown.push(`${text(evidence[i])} ${number(evidence[i + 1])}`);
