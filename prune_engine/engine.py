@@ -171,7 +171,8 @@ class Engine:
             state.stop_reason = state.stop_reason or reason
         self._observer.on_status("re-timing the best schedules")
         finals = Finals(self._workbench, self._store, self._config, self._run_id)
-        gate = SafetyGate(self._workbench, self._store, self._config, self._run_id, self._observer.on_status)
+        say, note = self._observer.on_status, self._recorder.note_checks
+        gate = SafetyGate(self._workbench, self._store, self._config, self._run_id, say, note)
         for state in sorted(states, key=lambda s: -(s.task.weight * (s.default_secs or 0))):
             if self._config.strict_fp:
                 keep_legal(state, self._pipeline.judge)

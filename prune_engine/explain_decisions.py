@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from prune_engine.decisions import Choices, Decision, ProfileField
+from prune_engine.numeric_safety import STRATEGY as SAFETY
 from prune_engine.verdicts import Outcome, SelectionReason, Stage
 
 _STAGES = list(Stage)
@@ -30,6 +31,8 @@ class Chain:
     #: By (run, round): the slowest expectation among those chosen by score, and how many were listed.
     cutoffs: dict[tuple[str, int], float] = field(default_factory=dict)
     listed: Counter[tuple[str, int]] = field(default_factory=Counter)
+    #: Schedules that were about to ship and were tried on hard inputs, the last check of each.
+    checked: dict[str, Decision] = field(default_factory=dict)
 
     @staticmethod
     def of(task_id: str, decisions: Iterable[Decision]) -> Chain:
@@ -57,6 +60,9 @@ class Chain:
         self.counts[key] = n + decision.count, first
         if decision.candidate is None:
             return
+        if decision.strategy == SAFETY:  # no round looked at it: the run was over
+            self.checked[decision.candidate] = decision
+            return
         here = decision.run, decision.round
         self.looked_at[decision.candidate] += 1
         self.listed[here] += 1
@@ -77,6 +83,8 @@ def explain_task(chain: Chain) -> list[str]:
     for (stage, strategy, outcome, reason), (n, first) in ordered:
         if outcome is Outcome.KEPT:
             continue
+        if strategy == SAFETY:  # told one by one
+            continue
         what = "candidates were" if n != 1 else "candidate was"
         if first.candidate is not None and stage in (Stage.TASK_SPACE, Stage.RULE, Stage.DRAFT):
             told.append(
@@ -88,6 +96,9 @@ def explain_task(chain: Chain) -> list[str]:
             f"{_where(stage)}{n:,} {what} {outcome.value} by {strategy} ({first.kind.value}): "
             f"{example}{reason}{_read(first.hardware_basis) if stage in (Stage.TASK_SPACE, Stage.RULE) else ''}."
         )
+    for check in chain.checked.values():
+        if check.outcome is Outcome.FAILED:
+            told.append(f"Candidate {check.candidate} does not ship: {check.strategy} found it {check.reason}.")
     if ranked := chain.ranked:
         best, worst = ranked[0], ranked[-1]
         told.append(f"The best that was measured is {best.candidate}: {duration_text(_latency(best))}.")
@@ -100,6 +111,7 @@ def explain_task(chain: Chain) -> list[str]:
 
 def explain_candidate(chain: Chain, fates: Sequence[Decision]) -> list[str]:
     """What became of one candidate, of which there are ``fates``, one for each round that looked at it."""
+    fates = [d for d in fates if d.strategy != SAFETY]
     last = next((d for d in fates if d.measured is not None), fates[-1])
     told = [f"Candidate {last.candidate} of sketch {last.sketch}: {choices_text(last.decisions or {})}."]
     numbers = [d.round for d in fates]
@@ -115,6 +127,9 @@ def explain_candidate(chain: Chain, fates: Sequence[Decision]) -> list[str]:
     told += _verifier(last)
     told += _selector(last, chain)
     told += _measurement(last, chain)
+    if (check := chain.checked.get(last.candidate or "")) is not None:
+        may_ship = "" if check.outcome is Outcome.KEPT else ": it does not ship"
+        told.append(f"When it was about to ship {check.strategy} found it {check.reason}{may_ship}.")
     return told
 
 

@@ -9,6 +9,9 @@ from typing import Protocol, runtime_checkable
 from prune_engine.errors import ConfigError
 from prune_engine.task import TuningTask
 
+#: The strategy that verdicts and decisions on schedules about to ship name.
+STRATEGY = "numeric-safety"
+
 
 @dataclass(frozen=True, slots=True)
 class FpPolicy:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from prune_engine.candidates import Candidate
 from prune_engine.decision_files import DecisionWriter
 from prune_engine.decision_lines import Fate, LineMaker
+from prune_engine.decision_rows import Row, choices_json
 from prune_engine.draft_list import DraftList
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.measurement import MeasuredCandidate
@@ -70,6 +72,17 @@ class Recorder:
         self._write(
             [*one.lines(self._lines, self._head(state)), *self._counted(state, result.verdicts, result.draft_list)]
         )
+
+    def note_checks(self, state: TaskState, found: Sequence[tuple[Candidate, Verdict]]) -> None:
+        """Record what was said at the end of the schedules that were about to ship."""
+        sketches, head = state.bench_space.sketches, self._head(state)
+        lines = []
+        for candidate, verdict in found:
+            sketch = sketches[candidate.sketch_index]
+            row = Row(-1, candidate.candidate_id, sketch.index, choices_json(sketch, candidate), "{}")
+            fate = Fate(verdict.stage, verdict.strategy, verdict.outcome, verdict.reason)
+            lines.append(self._lines.of_candidate(head, fate, row))
+        self._write(lines)
 
     def _write(self, lines: Sequence[str]) -> None:
         try:

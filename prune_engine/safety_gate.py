@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from prune_engine.candidates import CandidateBatch, rows_of
+from prune_engine.candidates import Candidate, CandidateBatch, rows_of
 from prune_engine.config import EngineConfig
 from prune_engine.measurement import Workbench
-from prune_engine.numeric_safety import ChecksNumbers, FpPolicy, SafetyReport
+from prune_engine.numeric_safety import STRATEGY, ChecksNumbers, FpPolicy, SafetyReport
 from prune_engine.store.base import Store
 from prune_engine.task_state import Incumbent, TaskState, Unmeasured
 from prune_engine.verdicts import BoolArray, Outcome, Stage, Verdict
 
 #: The strategy named in verdicts.
-NAME = "numeric-safety"
+NAME = STRATEGY
 #: What a schedule that does not pass counts as among a task's failures.
 _FAILURE = "wrong_result"
 
@@ -24,12 +24,19 @@ _FAILURE = "wrong_result"
 class SafetyGate:
     """Holds what the finals chose against the untuned kernel, where the workbench can and the user wants it.
 
-    ``say`` is told of what does not pass.
+    ``say`` is told of what does not pass, ``note`` of each verdict with its candidate.
     """
 
     def __init__(
-        self, workbench: Workbench, store: Store, config: EngineConfig, run_id: str, say: Callable[[str], None]
+        self,
+        workbench: Workbench,
+        store: Store,
+        config: EngineConfig,
+        run_id: str,
+        say: Callable[[str], None],
+        note: Callable[[TaskState, Sequence[tuple[Candidate, Verdict]]], None] | None = None,
     ) -> None:
+        self._note = note
         self._workbench, self._store, self._run_id, self._say = workbench, store, run_id, say
         self._is_wanted = config.stress_check
         self._policy = FpPolicy(config.fp_tolerance, config.strict_fp)
@@ -66,6 +73,8 @@ class SafetyGate:
                 state.unsafe += (reason,)
                 self._say(f"warning: {state.task.name}: a schedule does not ship, {reason}")
         self._store.add_verdicts(self._run_id, state.task.task_id, verdicts)
+        if self._note is not None:
+            self._note(state, [(one.candidate, verdict) for one, verdict in zip(chosen, verdicts, strict=True)])
 
 
 def _chosen(state: TaskState) -> list[Incumbent | Unmeasured]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from prune_engine.decision_files import DecisionWriter, decision_files, lines_of
+from prune_engine.numeric_safety import STRATEGY
 
 
 def line(number: int, *, is_measured: bool = False) -> str:
@@ -118,3 +119,13 @@ def test_other_files_and_folders_are_none(tmp_path: Path) -> None:
     (tmp_path / "0001.jsonl.gz.77.tmp").write_bytes(b"x")
     assert decision_files(tmp_path) == decision_files(tmp_path / "none") == []
     assert decision_files(tmp_path / "notes.txt") == []
+
+
+def test_checks_of_what_was_about_to_ship_stay(tmp_path: Path) -> None:
+    writer = DecisionWriter(tmp_path, 16_000)
+    check = json.dumps({"number": -1, "strategy": STRATEGY, "measured": None}, separators=(",", ":"))
+    writer.add([line(0), check])
+    for start in range(1, 200, 10):
+        writer.add(line(n) for n in range(start, start + 10))
+    assert decision_files(tmp_path)[0].name == "0001.measured.jsonl.gz"
+    assert numbers(tmp_path)[0] == -1

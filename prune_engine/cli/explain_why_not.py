@@ -135,11 +135,12 @@ def _others(
     from prune_engine.candidates import CandidateBatch
     from prune_engine.decisions import read_decisions
     from prune_engine.enumeration import drawn
+    from prune_engine.numeric_safety import STRATEGY
 
     if known is not None and known.folder is not None:
         listed: list[Decision] = []
         for decision in read_decisions(known.folder, known.task_id):
-            if decision.candidate is None:
+            if decision.candidate is None or decision.strategy == STRATEGY:
                 continue
             if listed and (decision.run, decision.round) != (listed[-1].run, listed[-1].round):
                 listed = []

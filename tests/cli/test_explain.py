@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,9 @@ from prune_engine.decision_files import DecisionWriter
 from prune_engine.decisions import read_decisions
 from prune_engine.engine import Engine
 from prune_engine.measurement import MeasureErrorKind
+from prune_engine.numeric_safety import STRATEGY, FpPolicy, SafetyCase, SafetyReport
 from prune_engine.store.sql import SqlStore
+from prune_engine.task import TuningTask
 from prune_engine.testing import FakeWorkbench, make_profile, make_task
 
 Inside = Callable[..., "tuple[int, str, str]"]
@@ -152,3 +154,28 @@ def test_why_not_on_a_gpu_names_the_limit(inside: Inside) -> None:
         in " ".join(out.split())
     )
     assert "The nearest decisions that pass:" in out
+
+
+class Unsafe(FakeWorkbench):
+    """Finds every schedule wrong on zeros."""
+
+    def check_numbers(self, task: TuningTask, traces: Sequence[str], policy: FpPolicy) -> list[SafetyReport]:
+        return [SafetyReport.of([SafetyCase("zeros", is_ok=False, problem="off by 1")]) for _ in traces]
+
+
+def test_what_is_not_safe_is_told(inside: Inside, tmp_path: Path) -> None:
+    """The fastest did not ship: who asks about it must not be told that it is simply the best."""
+    config = EngineConfig.of(n_trials=16, explore_size=256, draft_size=64, draft_scorer=None, verifier=None)
+    store = SqlStore("sqlite://")
+    # So small that a file is begun anew, and the old one rewritten, with every round.
+    writer = DecisionWriter(tmp_path / "out" / "decisions", 200_000)
+    Engine(config, Unsafe(), store, make_profile(), decisions=writer).run([make_task("dense1")])
+    unsafe = {v.candidate_id for v in store.verdicts(make_task("dense1").task_id) if v.strategy == STRATEGY}
+    assert unsafe
+    told = inside("explain", "dense1", "--out", "out")[1].replace("\n", " ")
+    for candidate in unsafe:
+        assert f"Candidate {candidate} does not ship: numeric-safety found it not safe: " in told
+        code, out, err = inside("explain", "dense1", candidate, "--out", "out", "--json")
+        assert code == 0, err
+        assert "off by 1: it does not ship." in json.loads(out)["sentences"][-1]
+        assert json.loads(out)["sentences"][1].startswith("One round of 2 "), "the check is no round"
