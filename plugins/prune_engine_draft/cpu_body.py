@@ -4,8 +4,9 @@ The *body* is what the innermost loops unroll to: the vector lanes, and serial l
 within the limit (TVM's unroll pragma, or LLVM's own full unrolling). What the body touches twice is loaded once,
 and what the loops right outside do not move stays in registers. Where TVM vectorised nothing, LLVM vectorises the
 loop that runs along the last dimension: copies of the body if it is unrolled, or else the loop right outside.
-What reads past the edges of a buffer (padding that was inlined) is not vectorised at all, what calls a function
-only where TVM did so. Loops around the body that move nothing cost nothing: LLVM does the work before them.
+A reduction that reads past the edges of a buffer (padding that was inlined) is not vectorised at all, what calls a
+function only where TVM did so. Of padding that is a statement by itself the conditions are settled in each copy, or
+before the loop. Loops around the body that move nothing cost nothing: LLVM does the work before them.
 
 Work is counted in *slots*: one instruction as wide as the unit that executes it. Wider ones take several.
 """
@@ -257,11 +258,13 @@ def _pieces(lanes: Float32Array, unit_lanes: int) -> Float32Array:
 
 
 def _auto_slots(extent: Float32Array, unit: VectorUnit) -> Float32Array:
-    """Slots of a loop that LLVM vectorises: by the largest power of two that fits, the rest one by one."""
-    _, exponent = np.frexp(extent)
-    width = np.minimum(np.ldexp(np.float32(1), exponent - 1), np.float32(unit.register_lanes))
-    whole = np.floor(extent / width)
-    slots: Float32Array = whole * np.maximum(1, width / np.float32(unit.unit_lanes)) + (extent - whole * width)
+    """Slots of a loop that LLVM vectorises: by the power of two that takes the fewest, the rest one by one."""
+    slots, width = extent, 2
+    while width <= unit.register_lanes:
+        whole = np.floor(extent / np.float32(width))
+        wide = whole * np.float32(max(1, width // unit.unit_lanes)) + (extent - whole * np.float32(width))
+        slots = np.minimum(slots, wide)
+        width *= 2
     return slots
 
 

@@ -94,7 +94,7 @@ class StatementPlan:
     #: Statements of the same kernel, and the depth down to which they run in the same loops.
     others: tuple[tuple[int, int], ...] = ()
     is_first_of_kernel: bool = False
-    #: Whether it reads past the edges of a buffer: its reads are then behind a condition.
+    #: Whether it is a reduction that reads past the edges of a buffer: its reads are then behind a condition.
     is_guarded: bool = False
     item_bytes: int = 4
     dtypes: tuple[str, ...] = ()
@@ -164,7 +164,7 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
         unroll_column=column(statement.unroll_steps),
         others=_others(nest, number, kept),
         is_first_of_kernel=kernel_of(nest, number).start == number,
-        is_guarded=any(_leaves(nest, statement, access) for access in statement.accesses),
+        is_guarded=statement.role is Role.UPDATE and any(_leaves(nest, statement, a) for a in statement.accesses),
         item_bytes=max(nest.buffers[access.buffer].item_bytes for access in statement.accesses),
         dtypes=tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write}),
         kind_columns=kind_columns,

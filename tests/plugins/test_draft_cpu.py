@@ -132,8 +132,8 @@ def with_ways(profile: HardwareProfile) -> HardwareProfile:
     return profile.model_copy(update={"memory": memory})
 
 
-def padded(offset: int) -> Sketch:
-    """A copy of a matrix, vectorised, that starts ``offset`` elements into each row."""
+def padded(offset: int, role: Role = Role.COPY) -> Sketch:
+    """A copy of a matrix (or its sum to another), vectorised, that starts ``offset`` elements into each row."""
     b = nests.Builder()
     i, j = b.tile("i", 64, 2), b.tile("j", 64, 2)
     b.buffer("X", (64, 64))
@@ -146,18 +146,38 @@ def padded(offset: int) -> Sketch:
     ]
     its = [nests.sized(nests.tiled("vi", i, (0, 1)), 64), nests.sized(nests.tiled("vj", j, (2, 3)), 64)]
     accesses = [nests.read("X", nests.at(0), nests.at(1, offset=offset)), nests.write("Y", 0, 1)]
-    b.statement("copy", Role.COPY, loops, its, accesses)
+    if role is Role.UPDATE:
+        accesses.insert(0, nests.read("Y", 0, 1))
+    b.statement("copy", role, loops, its, accesses)
     return b.sketch(b.nest())
 
 
-def test_reads_past_an_edge_are_not_vectorised() -> None:
+def core_secs_of_padded(role: Role) -> dict[int, float]:
     secs = {}
     for offset in (0, -1, 1):
-        sketch = padded(offset)
+        sketch = padded(offset, role)
         row = [sketch.variables[0].index_of((8, 8)), sketch.variables[1].index_of((4, 16))]
         terms = cpu_terms(nests.batch_of(sketch, np.array([row], dtype=np.int32)), make_profile())
         secs[offset] = terms.terms["core"][0]
+    return secs
+
+
+def test_reductions_that_read_past_an_edge_are_not_vectorised() -> None:
+    secs = core_secs_of_padded(Role.UPDATE)
     assert secs[-1] == secs[1] > 8 * secs[0]
+
+
+def test_padding_by_itself_costs_what_a_copy_costs() -> None:
+    secs = core_secs_of_padded(Role.COPY)
+    assert secs[-1] == secs[1] == secs[0] > 0
+
+
+def test_the_compiler_vectorises_a_loop_by_the_width_that_suits_it() -> None:
+    # The loop outside the body: 64 are 4 vectors of 16; 56 are 7 of 8, rather than 3 of 16 and 8 by themselves.
+    rows = [((56, 1, 1, 8), (7, 1, 64, 1), (512, 1), (16,)), ((56, 1, 1, 8), (8, 1, 56, 1), (512, 1), (16,))]
+    sketch = without_vectors(nests.gemm_cpu(448, 448, 512))
+    lanes = cpu_terms(gemm_batch(*rows, sketch=sketch), make_profile()).penalties["lanes"]
+    assert lanes[0] / lanes[1] == pytest.approx((7 / 56) / (4 / 64), rel=1e-2)
 
 
 def test_wide_vectors_of_an_odd_length_are_taken_apart_where_they_are_kept_over_a_loop() -> None:
