@@ -47,6 +47,8 @@ def parse_assignment(text: str) -> Assignment:
             raise ConfigError("cannot be read", who=_WHO, got=repr(part[:80]), expected=_FORM)
         if name == "sketch":
             sketch = numbers[0]
+        elif name in values:
+            raise ConfigError("is decided twice", who=_WHO, got=repr(part[:80]), expected=f"{name} once")
         else:
             values[name] = numbers
     return _checked(Assignment(values, sketch), text)
@@ -150,7 +152,7 @@ def _logs(values: NDArray[np.integer]) -> NDArray[np.float64]:
 def _parsed_json(text: str) -> Assignment:
     try:
         record = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ConfigError("is no JSON", who=_WHO, got=repr(text[:80]), expected=_FORM) from error
     listed = record.get("decisions", record)
     sketch = record.get("sketch") if "decisions" in record else None

@@ -46,7 +46,9 @@ def test_forms(text: str, expected: Assignment) -> None:
             '{"i": []}',
             '{"i": true}',
             "i=99999999999",
+            "i=1 i=2",
         ),
+        pytest.param('{"i": ' + "[" * 100_000, id="deep"),
         *('{"decisions": 3}', '{"sketch": "a", "decisions": {"i": 1}}', '{"i": [[1]]}'),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -74,7 +75,7 @@ def explain(
     Nothing is built or measured: a run has written down what it decided.
     """
     from prune_engine.cli.explain_tasks import known_tasks
-    from prune_engine.errors import ConfigError
+    from prune_engine.errors import ArtifactError, ConfigError
 
     if why_not is None and model is not None:
         raise ConfigError("without effect without --why-not", who="--model", remedy="Leave it out.")
@@ -105,6 +106,12 @@ def explain(
                     strict=strict,
                     seed=seed,
                 )
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ArtifactError(
+            "cannot be read", who=str(error.filename or out), got=error.strerror or str(error)
+        ) from error
     finally:
         if opened is not None:
             opened.close()
@@ -120,7 +127,11 @@ def _print(sentences: Sequence[str]) -> None:
 
     console = result_console()
     for sentence in sentences:
-        console.print(sentence, markup=False, highlight=False)
+        # What follows the first line of a sentence is set in, so that one sees where the next begins.
+        lines = textwrap.wrap(
+            sentence, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+        )
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
 def _opened(url: str | None) -> Store | None:
@@ -137,6 +148,7 @@ def _explained(
     from prune_engine.cli.explain_store import explained_by_store
     from prune_engine.cli.explain_tasks import task_named
     from prune_engine.decisions import read_decisions
+    from prune_engine.errors import ArtifactError
     from prune_engine.explain_decisions import Chain, explain_task
 
     known = task_named(wanted, tasks)
@@ -144,6 +156,13 @@ def _explained(
         assert store is not None, "a task without decisions is of the store"
         return explained_by_store(store, known, candidate)
     chain = Chain.of(known.task_id, read_decisions(known.folder, known.task_id))
+    if not chain.counts:
+        raise ArtifactError(
+            "no line on this task is a decision",
+            who=str(known.folder),
+            got=f"task {known.task_id}",
+            expected="lines as `prune-engine tune` writes them",
+        )
     head = {"task_id": known.task_id, "name": chain.name, "folder": str(known.folder)}
     if candidate is None:
         return {**head, "sentences": explain_task(chain)}

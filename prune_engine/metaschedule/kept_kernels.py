@@ -36,7 +36,7 @@ def kept_kernels(folder: Path, metadata: ArtifactMetadata) -> tuple[list[KeptKer
     An artefact that does not name its winners is taken to have the best record of each workload of its database.
 
     Raises:
-        ArtifactError: there is no database, or the metadata's kernels are damaged.
+        ArtifactError: there is no database, or no module in it, or the metadata's kernels are damaged.
         ConfigError: the database cannot be read.
     """
     records = read_kernel_records(metadata.manifest, str(folder))
@@ -50,6 +50,12 @@ def kept_kernels(folder: Path, metadata: ArtifactMetadata) -> tuple[list[KeptKer
         )
     database = database_folder(folder / _DATABASE)
     workloads = numbered_lines(database / WORKLOADS_FILE)
+    if not workloads:  # an update hashes modules in another way, but leaves them there
+        raise ArtifactError(
+            "the artefact's database holds no module, so that nothing can be verified",
+            who=str(database / WORKLOADS_FILE),
+            remedy="Copy the whole folder that `prune-engine tune --out` wrote.",
+        )
     remarks: list[str] = []
     tasks: dict[str, TuningTask] = {}
     by_number: dict[int, TuningTask] = {}

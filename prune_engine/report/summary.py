@@ -25,7 +25,8 @@ def headline(report: RunReport) -> str:
     if not timed:
         return f"{report.model}: nothing was measured {where}."
     before, after = sum(w * b for w, b, _ in timed), sum(w * a for w, _, a in timed)
+    kernels = f"{len(timed)} kernels together take" if len(timed) > 1 else "1 kernel takes"
     return (
-        f"{report.model}: {len(timed)} kernels together take {secs_text(after)} instead of {secs_text(before)} per "
+        f"{report.model}: {kernels} {secs_text(after)} instead of {secs_text(before)} per "
         f"inference, {gain_text(before / after)} as fast, {where}."
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -179,3 +180,19 @@ def test_what_is_not_safe_is_told(inside: Inside, tmp_path: Path) -> None:
         assert code == 0, err
         assert "off by 1: it does not ship." in json.loads(out)["sentences"][-1]
         assert json.loads(out)["sentences"][1].startswith("One round of 2 "), "the check is no round"
+
+
+@pytest.mark.filterwarnings("ignore:.*are no decisions")
+def test_files_that_cannot_be_read_are_told(inside: Inside, result: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(result / "decisions", out / "decisions")
+    (file,) = (out / "decisions").iterdir()
+    text = gzip.decompress(file.read_bytes())
+    file.write_bytes(gzip.compress(text.replace(b'"outcome":"', b'"outcome":"un')))
+    code, told, err = inside("explain", "dense1", "--out", out)
+    assert (code, told) == (6, "")
+    assert "no line on this task is a decision" in err
+    (out / "decisions" / "0002.jsonl.gz").mkdir()
+    code, told, err = inside("explain", "dense1", "--out", out)
+    assert (code, told) == (6, "")
+    assert "0002.jsonl.gz: cannot be read" in err

@@ -140,7 +140,7 @@ class TestWithoutMeasuring:
         assert code == 0, err
         assert "policy: " in out
         assert "version of numpy: 0.1 -> " in out
-        assert out.splitlines()[-1] == "1 kernels: 1 skipped; no regression"
+        assert out.splitlines()[-1] == "1 kernel: 1 skipped; no regression"
         assert "kernel 1 of 1: gemm" in err
 
     @pytest.mark.parametrize(
@@ -317,3 +317,11 @@ class TestPolicy:
 
 def test_records_are_those_of_the_kit(artifact: Path) -> None:
     assert len(lines(artifact / "database")) == len(schedules().secs)
+
+
+def test_a_database_without_modules_verifies_nothing(inside: Inside, artifact: Path) -> None:
+    """It was cut off: that must not pass as what an update of the compiler's hashes is warned of."""
+    (artifact / "database" / "database_workload.json").write_text("")
+    code, out, err = inside("verify", artifact, "--no-measure")
+    assert (code, out) == (6, "")
+    assert "holds no module" in err

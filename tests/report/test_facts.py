@@ -130,6 +130,7 @@ def test_headline_is_the_gain_of_the_model_or_of_its_kernels(report: RunReport) 
     assert headline(report).startswith("dense.onnx runs 2.00× as fast as untuned: from 200 ms to 100 ms")
     assert "not beaten" in headline(replace(report, is_tuned=False))
     assert "2 kernels together take" in headline(replace(report, latencies=()))
+    assert ": 1 kernel takes" in headline(replace(report, latencies=(), tasks=report.tasks[:1]))
     assert "nothing was measured" in headline(replace(report, latencies=(), tasks=()))
 
 
