@@ -88,7 +88,7 @@ def explain_task(chain: Chain) -> list[str]:
         what = "candidates were" if n != 1 else "candidate was"
         if first.candidate is not None and stage in (Stage.TASK_SPACE, Stage.RULE, Stage.DRAFT):
             told.append(
-                f"{n:,} more that {strategy} drops came on a list as audits, of which others were measured."
+                f"{n:,} more that {strategy} drops came on a list to check that guess (audits), but were not drawn."
             )
             continue
         example = "for example, " if first.candidate is None and n > 1 and stage is Stage.RULE else ""
@@ -156,7 +156,7 @@ def _rules(decision: Decision) -> list[str]:
     if decision.selected_as is SelectionReason.WHITELIST:
         return ["It is whitelisted; of rules only those on legality count."]
     if decision.selected_as is SelectionReason.PROBE:
-        return ["No LEGALITY rule dropped it; heuristics are not asked about probes."]
+        return ["No legality rule dropped it; heuristics are not asked about probes."]
     return ["No rule dropped it."]
 
 
@@ -192,8 +192,8 @@ def _verifier(decision: Decision) -> list[str]:
     prob, limit = evidence.get("degradation_prob"), evidence.get("skip_above")
     if prob is None or limit is None:
         return []
-    text = f"The verifier thought it slower than the best by a margin with a probability of {prob:.1%}"
-    text += f" and skips what is above {limit:.0%}" if limit < 1 else " and skipped nothing yet"
+    text = f"The verifier gave it a probability of {prob:.1%} of being clearly slower than the best"
+    text += f" (above {limit:.0%} it skips)" if limit < 1 else " (it skipped nothing yet)"
     if decision.predicted_secs is not None and decision.stage is not Stage.DRAFT:
         text += f"; it expected {duration_text(decision.predicted_secs)}"
         if decision.expected_gain:

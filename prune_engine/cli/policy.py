@@ -228,4 +228,6 @@ def _lines(found: Policy) -> list[str]:
 def _plain(value: object) -> str:
     if isinstance(value, list):
         return ", ".join(map(str, value)) or "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"  # as `diff` writes it
     return "none" if value is None else str(value)

@@ -20,7 +20,7 @@ def report(
         typer.Argument(
             help="The folder of a result, or a store: its file or URL.",
             show_default="the store in the user data folder",
-            metavar="[OUT_DIR|STORE]",
+            metavar="OUT_DIR|STORE",
         ),
     ] = None,
     run: Annotated[
@@ -40,8 +40,8 @@ def report(
 ) -> None:
     """Write one run as a single HTML file that needs no network: for people, printers and archives.
 
-    It shows what was gained, where candidates were pruned and why, how well the guesses held, what failed, and
-    what the run was made with.
+    It shows what was gained, where candidates were pruned and why, how well the guesses held, what failed,
+    and what the run was made with.
     """
     from prune_engine.cli.output_file import check_place, write_whole
     from prune_engine.report.writing import make_report

@@ -67,6 +67,7 @@ def verify(
 
 
 def _print(result: Verification, is_regression: bool) -> None:
+    from prune_engine.cli.tables import counted
     from prune_engine.policy import change_lines
 
     for old, new, what in (
@@ -94,6 +95,5 @@ def _print(result: Verification, is_regression: bool) -> None:
         typer.echo("no kernel was tuned: the untuned model shipped")
     counts = [kernel.status.value for kernel in result.kernels]
     told = ", ".join(f"{counts.count(status)} {status}" for status in dict.fromkeys(counts))
-    typer.echo(
-        f"{len(counts)} kernels{': ' + told if told else ''}; {'regression' if is_regression else 'no regression'}"
-    )
+    ended = f"{': ' + told if told else ''}; {'regression' if is_regression else 'no regression'}"
+    typer.echo(counted(len(counts), "kernel") + ended)

@@ -73,10 +73,13 @@ def add(
         typer.Argument(
             help="The kernel: a workload such as gemm:512x512x512 or a model file; with --from its name, number or "
             "id in that folder.",
+            metavar="KERNEL",
             show_default=False,
         ),
     ],
-    candidate: Annotated[str, typer.Argument(help="The schedule: a candidate's id, or best.")] = "best",
+    candidate: Annotated[
+        str, typer.Argument(metavar="CANDIDATE", help="The schedule: a candidate's id, or best.")
+    ] = "best",
     note: Annotated[str, typer.Option(help="Why it is listed, for the record.")] = "",
     folder: Annotated[
         Path | None,

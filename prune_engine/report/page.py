@@ -69,6 +69,7 @@ def render(report: RunReport) -> str:
             tasks=tasks,
             headline=headline(report),
             limit=limit,
+            n_faster=sum((task.speedup or 0.0) > 1 for task in report.tasks),
             is_searched=len(report.tasks) > MIN_SEARCHED,
             version=__version__,
             made_at=_moment(time.time()),
