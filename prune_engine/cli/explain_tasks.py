@@ -23,11 +23,15 @@ _MOST_NAMED = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownTask:
-    """A task that something is recorded of: ``folder`` is that of its decisions, None for the store alone."""
+    """A task that something is recorded of: ``folder`` is that of its decisions, None for the store alone.
+
+    ``number`` is its place from 1 on in its result, or in its run on the store.
+    """
 
     task_id: str
     name: str
     folder: Path | None
+    number: int
 
 
 def known_tasks(out: Path | None, store: Store | None) -> list[KnownTask]:
@@ -50,10 +54,10 @@ def known_tasks(out: Path | None, store: Store | None) -> list[KnownTask]:
     known = {task.task_id for task in found}
     for run in store.runs() if store is not None else ():
         assert store is not None
-        for task in store.tasks(run.run_id):
+        for number, task in enumerate(store.tasks(run.run_id), 1):
             if task.task_id not in known:
                 known.add(task.task_id)
-                found.append(KnownTask(task.task_id, task.name, None))
+                found.append(KnownTask(task.task_id, task.name, None, number))
     return found
 
 
@@ -64,18 +68,23 @@ def task_named(wanted: str, tasks: Sequence[KnownTask]) -> KnownTask:
     """
     found = [t for t in tasks if wanted == t.name]
     found = found or [t for t in tasks if len(wanted) >= _MIN_LETTERS and t.task_id.startswith(wanted)]
-    if not found and wanted.isdecimal() and 1 <= int(wanted) <= len(tasks):
-        found = [tasks[int(wanted) - 1]]
+    found = found or [t for t in tasks if wanted == str(t.number)]
     if found and len({t.task_id for t in found}) == 1:
         return found[-1]
     if found:
-        ids = ", ".join(sorted({t.task_id for t in found})[:_MOST_NAMED])
-        raise ConfigError("several tasks are meant", who="TASK", got=repr(wanted), expected=f"one of: {ids}")
+        ids = ", ".join(sorted({f"{t.task_id} ({t.name})" for t in found})[:_MOST_NAMED])
+        raise ConfigError(
+            "several tasks are meant",
+            who="TASK",
+            got=repr(wanted),
+            expected=f"one of: {ids}",
+            remedy="Name one by its id, or its result folder by --out.",
+        )
     raise ConfigError(
         "nothing is recorded of such a task",
         who="TASK",
         got=repr(wanted),
-        expected=_near(wanted, [t.name for t in tasks], tasks),
+        expected=_near(wanted, tasks),
         remedy="Name the result folder by --out, or the store by --store.",
     )
 
@@ -98,15 +107,15 @@ def candidate_named(wanted: str, known: Sequence[str]) -> str:
     )
 
 
-def _near(wanted: str, names: Sequence[str], tasks: Sequence[KnownTask]) -> str:
-    unique = list(dict.fromkeys(names))
+def _near(wanted: str, tasks: Sequence[KnownTask]) -> str:
+    unique = list(dict.fromkeys(task.name for task in tasks))
     near = difflib.get_close_matches(wanted, unique, n=_MOST_NAMED, cutoff=0.5)
     if near:
         return f"one such as {', '.join(near)}"
     if not tasks:
         return "a task of an earlier run"
-    listed = ", ".join(f"{n} ({name})" for n, name in enumerate(names[:_MOST_NAMED], 1))
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    listed = ", ".join(f"{task.number} ({task.name})" for task in tasks[:_MOST_NAMED])
+    more = f" and {len(tasks) - _MOST_NAMED} more" if len(tasks) > _MOST_NAMED else ""
     return f"one of: {listed}{more}"
 
 
@@ -118,7 +127,10 @@ def _tasks_of(folder: Path) -> list[KnownTask]:
     ids = [one.get("task_id") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     places = {task_id: place for place, task_id in enumerate(ids)}
     found = sorted(read_tasks(folder), key=lambda task: places.get(task[0], len(places)))
-    return [KnownTask(task_id, name, folder) for task_id, name in found]
+    return [
+        KnownTask(task_id, name, folder, places.get(task_id, len(places) + i) + 1)
+        for i, (task_id, name) in enumerate(found)
+    ]
 
 
 def manifest_model(out: Path) -> str | None:

@@ -102,6 +102,10 @@ def test_numbers_are_those_of_the_result(inside: Inside, result: Path, tmp_path:
         assert inside("explain", number, "--out", tmp_path)[1].startswith(f"Task {name}:")
     (tmp_path / "result.json").write_text("[")
     assert inside("explain", "1", "--out", tmp_path)[1].startswith("Task dense2:")
+    # Kernels that nothing was decided of count, too.
+    (tmp_path / "result.json").write_text(json.dumps({"tasks": [{"task_id": x} for x in ("none", *ids)]}))
+    assert inside("explain", "3", "--out", tmp_path)[1].startswith("Task dense2:")
+    assert inside("explain", "1", "--out", tmp_path)[0] == 2
 
 
 def test_a_folder_without_decisions(inside: Inside, tmp_path: Path) -> None:
