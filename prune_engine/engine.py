@@ -114,7 +114,7 @@ class Engine:
         self._told: set[tuple[str, str]] = set()
         self._teacher = Teacher(self._strategies, self._pipeline, profile, self._strategy_failed)
         sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
-        self._auditor = Auditor(self._pipeline, config, store, self._observer.on_status, self._tell)
+        self._auditor = Auditor(self._pipeline, config, store, self._observer.on_status, self._tell_cuts)
         self._whitelisting = Whitelisting(
             store, config, workbench, self._pipeline, self._tell, self._observer.on_status
         )

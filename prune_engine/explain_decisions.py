@@ -83,6 +83,9 @@ def explain_task(chain: Chain) -> list[str]:
     for (stage, strategy, outcome, reason), (n, first) in ordered:
         if outcome is Outcome.KEPT:
             continue
+        if stage is Stage.RULE and outcome is Outcome.FAILED:  # the rule was wrong, not a candidate
+            told.append(f"After round {first.round} {strategy} was {reason}; it judged this task no more.")
+            continue
         if strategy == SAFETY:  # told one by one
             continue
         what = "candidates were" if n != 1 else "candidate was"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from prune_engine.audits import is_switch_off
 from prune_engine.candidates import Candidate
 from prune_engine.decision_files import DecisionWriter
 from prune_engine.decision_lines import Fate, LineMaker
@@ -44,7 +45,7 @@ class Recorder:
         self._rounds.clear()
 
     def note_cuts(self, state: TaskState, verdicts: Sequence[Verdict]) -> None:
-        """Record what rules cut out of a task's choice tables."""
+        """Record what rules cut out of a task's choice tables, and which judge it no more."""
         if self._writer is not None:
             self._write(list(self._counted(state, verdicts)))
 
@@ -101,6 +102,11 @@ class Recorder:
         """A line for each reason for which candidates fell before the draft list."""
         head = self._head(state)
         for verdict in verdicts:
+            if is_switch_off(verdict):  # the rule was, not the candidate that showed it
+                why = f"{verdict.reason} (candidate {verdict.candidate_id})"
+                fate = Fate(verdict.stage, verdict.strategy, verdict.outcome, why)
+                yield self._lines.of_count(head, fate, 1, verdict.evidence, None)
+                continue
             if verdict.candidate_id is not None or verdict.stage not in _EARLY:
                 continue
             fate = Fate(verdict.stage, verdict.strategy, verdict.outcome, verdict.reason)

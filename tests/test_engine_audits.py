@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,10 @@ from kits.pipeline import HEURISTIC, Draft, Judge, MaskRule, RestrictRule, pipel
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions import read_decisions
 from prune_engine.engine import Engine
+from prune_engine.explain_decisions import Chain, explain_task
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import SilentObserver
 from prune_engine.plugins import PluginHost
@@ -130,7 +134,7 @@ def test_a_rule_is_switched_off_for_one_task_only() -> None:
         assert int(made[0].judge(batch)[1].sum()) == n_kept
 
 
-def test_switching_off_is_told(store: Store) -> None:
+def test_switching_off_is_told(store: Store, tmp_path: Path) -> None:
     said: list[str] = []
 
     class Listening(SilentObserver):
@@ -141,8 +145,12 @@ def test_switching_off_is_told(store: Store) -> None:
     host = PluginHost(config)
     host.load()
     host.register(Plugin(MaskRule("acme.wrong", drops_the_best, HEURISTIC)), "acme")
-    engine = Engine(config, workbench(), store, make_profile(), host=host, observer=Listening())
+    writer = DecisionWriter(tmp_path)
+    engine = Engine(config, workbench(), store, make_profile(), host=host, observer=Listening(), decisions=writer)
     engine.run([make_task()])
+    task_id = make_task().task_id
+    (told,) = [s for s in explain_task(Chain.of(task_id, read_decisions(tmp_path, task_id))) if "no more" in s]
+    assert "acme.wrong was switched off: it drops a candidate that takes " in told
     (warning,) = [line for line in said if line.startswith("warning: ")]
     assert warning.startswith("warning: acme.wrong is switched off for matmul: it drops a candidate that takes ")
     (verdict,) = is_known(store, "acme.wrong")
