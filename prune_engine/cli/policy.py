@@ -61,6 +61,28 @@ BuiltinLibrary = Annotated[
         "--builtin-library/--no-builtin-library", rich_help_panel=_STRATEGY, help="Also with those shipped."
     ),
 ]
+FpTolerance = Annotated[
+    float | None,
+    typer.Option(
+        rich_help_panel=_STRATEGY,
+        min=0.0,
+        max=0.999,
+        help="Relative error accepted of floating-point results.",
+        show_default="by type and reduction length",
+    ),
+]
+StrictFp = Annotated[
+    bool,
+    typer.Option("--strict-fp", rich_help_panel=_STRATEGY, help="Add up in the untuned kernel's order only."),
+]
+StressCheck = Annotated[
+    bool,
+    typer.Option(
+        "--stress-check/--no-stress-check",
+        rich_help_panel=_STRATEGY,
+        help="Before a schedule ships, try it on inputs that are hard on numbers.",
+    ),
+]
 StoreUrl = Annotated[
     str | None, typer.Option(help="Where runs are kept: file or URL.", show_default="user data folder")
 ]
@@ -88,6 +110,9 @@ def show(
     plugin: Plugin = None,
     transfer: Transfer = True,
     builtin_library: BuiltinLibrary = True,
+    fp_tolerance: FpTolerance = None,
+    strict_fp: StrictFp = False,
+    stress_check: StressCheck = True,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -109,6 +134,9 @@ def show(
         tuple(plugin or ()),
         transfer,
         builtin_library,
+        fp_tolerance,
+        strict_fp,
+        stress_check,
     )
     title, found = policy_from(source, options, store)
     if as_json:
@@ -129,6 +157,9 @@ def diff(
     disable_rule: DisableRule = None,
     block: Block = None,
     plugin: Plugin = None,
+    fp_tolerance: FpTolerance = None,
+    strict_fp: StrictFp = False,
+    stress_check: StressCheck = True,
     store: StoreUrl = None,
     as_json: AsJson = False,
 ) -> None:
@@ -143,6 +174,9 @@ def diff(
         disable_rule=tuple(disable_rule or ()),
         block=tuple(block or ()),
         plugin=tuple(plugin or ()),
+        fp_tolerance=fp_tolerance,
+        strict_fp=strict_fp,
+        stress_check=stress_check,
     )
     (old_title, before), (new_title, after) = (policy_from(source, options, store) for source in (old, new))
     changes = difference(before, after)
@@ -176,6 +210,9 @@ def pin(
     plugin: Plugin = None,
     transfer: Transfer = True,
     builtin_library: BuiltinLibrary = True,
+    fp_tolerance: FpTolerance = None,
+    strict_fp: StrictFp = False,
+    stress_check: StressCheck = True,
     store: StoreUrl = None,
 ) -> None:
     """Write a policy to a lock file, which `prune-engine tune --policy FILE` holds a run to."""
@@ -199,6 +236,9 @@ def pin(
         tuple(plugin or ()),
         transfer,
         builtin_library,
+        fp_tolerance,
+        strict_fp,
+        stress_check,
     )
     title, found = policy_from(source, options, store)
     write_lock(file, found)

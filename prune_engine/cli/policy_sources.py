@@ -35,6 +35,9 @@ class CurrentOptions:
     plugin: Sequence[Path] = ()
     transfer: bool = True
     builtin_library: bool = True
+    fp_tolerance: float | None = None
+    strict_fp: bool = False
+    stress_check: bool = True
 
     def config(self) -> EngineConfig:
         """The options as `tune` would have them. Raises ConfigError."""
@@ -57,6 +60,9 @@ class CurrentOptions:
             plugin_files=tuple(self.plugin),
             transfer=self.transfer,
             builtin_library=self.builtin_library,
+            fp_tolerance=self.fp_tolerance,
+            strict_fp=self.strict_fp,
+            stress_check=self.stress_check,
             **{
                 name: None if name in optional and value == "none" else value
                 for name, value in given.items()
