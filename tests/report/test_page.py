@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -155,3 +156,15 @@ def test_a_hundred_tasks_fit_into_eight_megabytes(made_run) -> None:
     """A tenth of the trials that are allowed for; the rest of the page's size is the same."""
     html = make_report(str(made_run(n_tasks=100, n_trials=20))).html
     assert len(html.encode()) < 5_000_000
+
+
+def test_kernels_have_the_numbers_of_the_result_and_the_costliest_comes_first(html: str) -> None:
+    names = re.findall(r'<span class="name">(\d+ [^<]+)</span>', html)
+    assert names == ["2 dense_1", "1 dense_0"]
+
+
+def test_kernels_that_became_no_faster_are_not_counted(plain_run: Path) -> None:
+    with opened(str(plain_run), None) as source:
+        report = collect(source)
+    slow = replace(report.tasks[0], best_secs=report.tasks[0].default_secs)
+    assert "<dt>kernels faster</dt><dd>1 of 2</dd>" in render(replace(report, tasks=(slow, report.tasks[1])))
