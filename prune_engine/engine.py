@@ -116,7 +116,7 @@ class Engine:
         sources = Sources(self._strategies, self._pipeline, config, self._rng, self._strategy_failed)
         self._auditor = Auditor(self._pipeline, config, store, self._observer.on_status, self._tell_cuts)
         self._whitelisting = Whitelisting(
-            store, config, workbench, self._pipeline, self._tell, self._observer.on_status
+            store, config, workbench, self._pipeline, self._tell_cuts, self._observer.on_status
         )
         self._transferring = Transferring(
             self._strategies.transfers,

@@ -17,6 +17,7 @@ from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.round_decisions import RoundDecisions, RoundStart
 from prune_engine.task_state import TaskState
 from prune_engine.verdicts import Stage, Verdict
+from prune_engine.whitelisting import STRATEGY as WHITELIST
 
 #: Stages whose candidates are counted, not named: they fell before the draft list.
 _EARLY = (Stage.TASK_SPACE, Stage.RULE, Stage.DRAFT)
@@ -102,8 +103,10 @@ class Recorder:
         """A line for each reason for which candidates fell before the draft list."""
         head = self._head(state)
         for verdict in verdicts:
-            if is_switch_off(verdict):  # the rule was, not the candidate that showed it
-                why = f"{verdict.reason} (candidate {verdict.candidate_id})"
+            # The rule is switched off, not the candidate that showed it; listed schedules get on no draft list.
+            if is_switch_off(verdict) or (verdict.stage is Stage.RULE and verdict.strategy == WHITELIST):
+                shown = f" (candidate {verdict.candidate_id})" if verdict.candidate_id else ""
+                why = f"{verdict.reason}{shown}"
                 fate = Fate(verdict.stage, verdict.strategy, verdict.outcome, why)
                 yield self._lines.of_count(head, fate, 1, verdict.evidence, None)
                 continue

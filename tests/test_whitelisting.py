@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +14,18 @@ from kits.whitelists import enlist, fixed_listed, make_check, make_listed
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions import read_decisions
 from prune_engine.engine import Engine
 from prune_engine.hookspecs import hookimpl
+from prune_engine.plugins import PluginHost
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay_workbench import ReplayWorkbench
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.store.base import Store
 from prune_engine.strategies import Rule
 from prune_engine.task_state import TaskState
-from prune_engine.testing import FakeWorkbench, make_batch, make_space, make_task
+from prune_engine.testing import FakeWorkbench, make_batch, make_profile, make_space, make_task
 from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage, Verdict
 from prune_engine.whitelist import WhitelistEntry
 from prune_engine.whitelist_events import added, removed
@@ -238,3 +242,19 @@ def test_a_replay_measures_those_that_were_recorded(store: Store, profile: Any) 
     (first, *_), *_ = workbench.measured[make_task().task_id]
     assert first.measurement.candidate_id == recorded.candidate(33).candidate_id
     assert "it was not recorded" in told(store, Outcome.DROPPED)[0].reason
+
+
+def test_decision_chains_say_which_were_refused(store: Store, tmp_path: Path) -> None:
+    enlist(store, *ready(2))
+    config = EngineConfig.of(n_trials=4, verifier=None)
+    host = PluginHost(config)
+    host.load()
+    host.register(RulePlugin(LegalDropAll()), "acme")
+    Engine(config, FakeWorkbench(), store, make_profile(), host=host, decisions=DecisionWriter(tmp_path)).run(
+        [make_task()]
+    )
+    found = [d for d in read_decisions(tmp_path) if d.strategy == STRATEGY]
+    assert [d.outcome for d in found] == [Outcome.DROPPED] * 2
+    for decision, identity in zip(found, ids(2), strict=True):
+        assert "dropped by acme.legal" in decision.reason
+        assert f"(candidate {identity})" in decision.reason
