@@ -22,6 +22,7 @@ SOURCES = {
     ("plugins/prune_engine_lightgbm/__init__.py", "ResidualVerifier", "config.seed"),
     ("plugins/prune_engine_lightgbm/__init__.py", "DecisionVerifier", "config.seed"),
     ("prune_engine/cli/candidates.py", "default_rng", "seed"),
+    ("prune_engine/cli/explain_why_not.py", "default_rng", "asked['seed']"),
     ("prune_engine/cli/prune.py", "default_rng", "seed"),
     ("prune_engine/engine.py", "default_rng", "config.seed"),
     ("prune_engine/metaschedule/interpreter/reader.py", "default_rng", "0"),
