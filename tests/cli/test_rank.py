@@ -186,7 +186,7 @@ def test_the_rows_of_a_source_are_known_before(inside: Inside, table: Path) -> N
             "error: --source NoName: this prior teaches nothing",
         ),
         (["gemm", "--source", "A100"], "--source: needs a table of kernels"),
-        (["gemm", *DEVICE, "--prior", "no.such"], "error: --prior: the prior cannot be read"),
+        (["gemm", *DEVICE, "--prior", "no.such"], "error: no.such: not a model of this verifier"),
         (["gemm", *DEVICE, "--prior", "no.such", "--samples", "3"], "error: --prior: the prior cannot be read"),
         (["gemm", "--verifier", "no.such"], "no such strategy"),
         (["gemm", *DEVICE, "--threads", "97"], "has fewer cores than threads"),
