@@ -31,6 +31,8 @@ from prune_engine.task import TuningTask
 from prune_engine.whitelist import Check, WhitelistEntry
 from prune_engine.whitelist_placing import Placed, Schedule, placed, why_illegal
 
+#: Slow kernels, too, are tried on every kind of input: what is whitelisted is trusted for long.
+_STRESS_BUDGET_SECS = 30.0
 #: What an entry may lose of its speedup over the untuned kernel before that is a regression.
 MAX_SLOWDOWN = 1.1
 
@@ -179,7 +181,8 @@ def examining(
             strategies.owners.get(strategy.name, strategy.name), str(error)
         ),
     )
-    with TvmWorkbench(MeasureSettings(target=resolved, n_threads=n_threads), chosen.digest()) as workbench:
+    settings = MeasureSettings(target=resolved, n_threads=n_threads, stress_budget_secs=_STRESS_BUDGET_SECS)
+    with TvmWorkbench(settings, chosen.digest()) as workbench:
         yield Examiner(workbench, pipeline, dict(strategies.symbols), resolved, policy or FpPolicy())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,10 +71,14 @@ def crashing() -> Any:
     return tvm.IRModule({"main": main})
 
 
+SETTINGS = MeasureSettings(
+    target='{"kind": "llvm"}', n_threads=1, n_builders=1, hold_against_pace=False, stress_budget_secs=60
+)
+
+
 @pytest.fixture(scope="module")
 def pool() -> Iterator[MeasurePool]:
-    settings = MeasureSettings(target='{"kind": "llvm"}', n_threads=1, n_builders=1, hold_against_pace=False)
-    with MeasurePool(settings) as pool:
+    with MeasurePool(SETTINGS) as pool:
         yield pool
 
 
@@ -83,7 +88,7 @@ def stressed(
     save = tvm.ir.save_json
     default = DefaultJob(f"{dtype} {out}", save(untuned), ((M, K), (K, N), (M, N)), (dtype, dtype, out))
     jobs = [BuildJob(str(number), save(mod)) for number, mod in enumerate(others)]
-    results = list(pool.stress(default, jobs, policy or FpPolicy(), budget_secs=60))
+    results = list(pool.stress(default, jobs, policy or FpPolicy()))
     assert results[0].error is None
     by_id = {result.job_id: result for result in results[1:]}
     return [
@@ -104,6 +109,13 @@ def test_what_is_right_passes_and_what_is_wrong_is_caught(pool: MeasurePool) -> 
     assert "last of a sum" in {case.name for case in dropped.cases if not case.is_ok}
     assert not crashed.is_safe
     assert "crash" in crashed.problem
+
+
+def test_a_kernel_that_takes_long_is_tried_on_the_first_inputs() -> None:
+    with MeasurePool(replace(SETTINGS, stress_budget_secs=0.0)) as pool:
+        (same,) = stressed(pool, product(), product())
+    assert [case.name for case in same.cases][:2] == ["random", "last of a sum"]
+    assert len(same.cases) == 3
 
 
 def test_a_narrower_accumulator_is_caught(pool: MeasurePool) -> None:

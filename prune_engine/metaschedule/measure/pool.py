@@ -173,21 +173,19 @@ class MeasurePool:
         results = {result.job_id: result for result in self._drive(batch, iter(orders), len(orders))}
         return [results[job.job_id] for job in jobs]
 
-    def stress(
-        self, default: DefaultJob, jobs: Sequence[BuildJob], policy: FpPolicy, budget_secs: float = 1.0
-    ) -> Iterator[JobResult]:
+    def stress(self, default: DefaultJob, jobs: Sequence[BuildJob], policy: FpPolicy) -> Iterator[JobResult]:
         """Run kernels on inputs that are hard on numbers and hold them against a task's untuned kernel.
 
         Yields the untuned kernel's result first, its ``job_id`` the task's id; if it failed there are no others.
         Results have ``cases`` and no seconds. Of an untuned kernel that is slow not all cases are tried once
-        ``budget_secs`` are over. Raises MeasureServerError.
+        the settings' ``stress_budget_secs`` are over. Raises MeasureServerError.
         """
         if default.task_id not in self._tasks:
             self._register(default.task_id, default.arg_shapes, default.arg_dtypes)
 
         def order(job: Job, mode: RunMode) -> Order:
             plain = self._order(batch, default.task_id, job, mode)
-            return replace(plain, policy=policy, stress_budget_secs=budget_secs)
+            return replace(plain, policy=policy, stress_budget_secs=self._settings.stress_budget_secs)
 
         batch = self._new_batch()
         reference = BuildJob(default.task_id, default.module_json)

@@ -35,7 +35,8 @@ class MeasureSettings:
     compiler that is already in memory. ``seed`` makes the inputs. ``flush_cache`` evicts the arguments from
     the processor's caches before every timed call; ``pin_cpus`` keeps kernels on the same ``n_threads``
     processors. With ``hold_against_pace`` latencies are as at the pace of the start (`pace`). ``fp_tolerance`` is
-    the relative error that is accepted of floating-point results; None is what suits their type.
+    the relative error that is accepted of floating-point results; None is what suits their type. Once an untuned
+    kernel has run for ``stress_budget_secs`` on inputs that are hard on numbers, it is tried on no more of them.
     """
 
     target: str
@@ -52,6 +53,7 @@ class MeasureSettings:
     pin_cpus: bool = True
     hold_against_pace: bool = True
     fp_tolerance: float | None = None
+    stress_budget_secs: float = 1.0
     seed: int = 0
     start_timeout_secs: float = 120.0
     timing: TimingPlan = field(default_factory=TimingPlan)
