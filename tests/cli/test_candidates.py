@@ -161,12 +161,12 @@ def test_old_file_stays_if_writing_fails(inside: Inside, tmp_path: Path, monkeyp
     def full(_descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
-    (tmp_path / "c.jsonl").write_text("old")
+    (tmp_path / "c.jsonl").write_text('{"old": 1}')
     monkeypatch.setattr(os, "fsync", full)
     code, _, err = inside("candidates", "gemm:8x8x8", "-n", 2, "--out", "c.jsonl")
     assert code == 5
     assert "No space left" in err
-    assert (tmp_path / "c.jsonl").read_text() == "old"
+    assert (tmp_path / "c.jsonl").read_text() == '{"old": 1}'
     assert not [*tmp_path.glob("*.tmp"), *tmp_path.glob(".*.tmp")]
 
 
