@@ -138,7 +138,15 @@ def _task(
     with warnings.catch_warnings():  # nothing runs here, so what the target says of its cores is right
         warnings.simplefilter("ignore")
         canonical = resolve_target(text, max(1, n_cores))
-    made = task_of(name, 1, mod, canonical)
+    try:
+        made = task_of(name, 1, mod, canonical)
+    except UNREADABLE as error:
+        raise ConfigError(
+            "the workload is no kernel",
+            who=name,
+            got=f"line {line} of {WORKLOADS_FILE}: {last_line(str(error))}",
+            expected="a module whose `main` is a kernel",
+        ) from error
     if made is None:
         raise SpaceError("has shapes that are not all numbers", who=name)
     return made

@@ -104,7 +104,7 @@ def _wire(graph: Any, draw: random.Random) -> None:
         node.input[draw.randrange(len(node.input))] = draw.choice(names)
     elif draw.randrange(2) and node.input:
         del node.input[-1]
-    else:
+    elif node.output:
         node.output[0] = draw.choice(names)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import math
 import sys
@@ -150,6 +151,16 @@ def test_a_workload_that_cannot_be_read_leaves_the_others(tmp_path: Path) -> Non
     assert [space.task.task_id for space in recording.spaces] == [gemm.task.task_id]
     (remark,) = recording.remarks
     assert "line 1 of database_workload.json" in remark
+
+
+def test_a_workload_without_a_main_kernel_is_an_error(database: Path) -> None:
+    digest, encoded = json.loads((database / WORKLOADS_FILE).read_text().splitlines()[0])
+    raw = base64.b64decode(encoded)
+    assert raw.count(b'"main"')
+    renamed = base64.b64encode(raw.replace(b'"main"', b'"niam"')).decode()
+    (database / WORKLOADS_FILE).write_text(json.dumps([digest, renamed]) + "\n")
+    with pytest.raises(SpaceError, match="the workload is no kernel"):
+        load_recorded(database)
 
 
 def test_a_record_of_a_workload_that_is_not_there(database: Path) -> None:
