@@ -78,6 +78,26 @@ class PruneResult:
     overruled: str | None = None
     draft_list: DraftList | None = None
 
+    @classmethod
+    def of_choice(
+        cls,
+        candidates: Sequence[Candidate],
+        reason: SelectionReason,
+        verdicts: Sequence[Verdict],
+        seconds: float,
+    ) -> PruneResult:
+        """A round whose candidates no stage chose: transferred seeds, whitelisted schedules."""
+        n = len(candidates)
+        return cls(
+            candidates=tuple(candidates),
+            reasons=(reason,) * n,
+            verdicts=tuple(verdicts),
+            n_proposed=n,
+            n_unseen=n,
+            seconds=seconds,
+            auditees=(None,) * n,
+        )
+
 
 class Pipeline:
     """The strategies in the engine's order.

@@ -281,13 +281,4 @@ def _as_result(state: TaskState, seeds: Sequence[Seed], secs: float) -> PruneRes
         )
         for seed in seeds
     ]
-    n = len(seeds)
-    return PruneResult(
-        candidates=tuple(seed.candidate for seed in seeds),
-        reasons=(SelectionReason.SEED,) * n,
-        verdicts=tuple(verdicts),
-        n_proposed=n,
-        n_unseen=n,
-        seconds=secs,
-        auditees=(None,) * n,
-    )
+    return PruneResult.of_choice([seed.candidate for seed in seeds], SelectionReason.SEED, verdicts, secs)

@@ -102,7 +102,10 @@ class Whitelisting:
                 return None
             chosen.append(one)
             verdicts.append(self._kept(state, one))
-        return _as_result(chosen, verdicts, time.perf_counter() - started) if chosen else None
+        if not chosen:
+            return None
+        candidates, secs = [one.candidate for one in chosen], time.perf_counter() - started
+        return PruneResult.of_choice(candidates, SelectionReason.WHITELIST, verdicts, secs)
 
     def _ship_unmeasured(self, state: TaskState, one: _Listed) -> None:
         bench = self._workbench
@@ -159,17 +162,3 @@ class Whitelisting:
 
 def _words(entry: WhitelistEntry) -> str:
     return f"entry {entry.entry_id}" + (f" ({entry.note})" if entry.note else "")
-
-
-def _as_result(chosen: Sequence[_Listed], verdicts: Sequence[Verdict], secs: float) -> PruneResult:
-    """Whitelisted schedules as a round's choice."""
-    n = len(chosen)
-    return PruneResult(
-        candidates=tuple(one.candidate for one in chosen),
-        reasons=(SelectionReason.WHITELIST,) * n,
-        verdicts=tuple(verdicts),
-        n_proposed=n,
-        n_unseen=n,
-        seconds=secs,
-        auditees=(None,) * n,
-    )
