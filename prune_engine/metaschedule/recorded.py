@@ -6,7 +6,7 @@ import base64
 import json
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -83,13 +83,15 @@ def read_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = Non
     table = symbol_table(BUILTIN_SYMBOLS) if symbols is None else symbols
     spaces: list[RecordedSpace] = []
     # A workload that is damaged can bring the process down: all of them are tried at once, and apart if one does.
-    is_suspect = crash_of(partial(_try, workloads, [number for number, _ in groups])) is not None
+    is_suspect = crash_of(partial(_try, workloads, groups)) is not None
     # `tune` calls the folder of every database alike.
     stem = folder.parent.name if folder.name == _OWN_FOLDER else folder.name
     for (number, target), rows in sorted(groups.items()):
         name = f"{stem}/{number + 1}" if len(groups) > 1 else stem
         try:
-            task = _task(name, workloads, number, target, is_suspect=is_suspect)
+            if is_suspect and (crash := crash_of(partial(_try, workloads, [(number, target)]))):
+                raise ConfigError("the workload cannot be read", who=name, got=crash)
+            task = _task(name, workloads, number, target)
             if len(groups) > 1:
                 task = replace(task, name=f"{name} {'+'.join(_blocks(task))}")
             spaces.append(_recorded(task, rows, table))
@@ -116,20 +118,18 @@ def database_folder(path: Path) -> Path:
     return folder.resolve()
 
 
-def _try(workloads: Sequence[tuple[int, str]], numbers: Sequence[int]) -> None:
-    """Read some workloads for nothing but to see whether the compiler survives it."""
-    for number in set(numbers):
+def _try(workloads: Sequence[tuple[int, str]], groups: Iterable[tuple[int, str]]) -> None:
+    """Do with some workloads, each for its target, all that the compiler does: to see whether it survives that."""
+    for number, target in groups:
         with suppress(PruneEngineError):
-            _task("", workloads, number, _ANY_TARGET)
+            Materialiser(_task("", workloads, number, target), 0).design_space()
 
 
-def _task(
-    name: str, workloads: Sequence[tuple[int, str]], number: int, target: str, *, is_suspect: bool = False
-) -> TuningTask:
+def _task(name: str, workloads: Sequence[tuple[int, str]], number: int, target: str) -> TuningTask:
     if number >= len(workloads):
         raise ConfigError("no such workload", who=name, got=f"number {number}", expected=f"below {len(workloads)}")
     line, content = workloads[number]
-    mod = workload_module(name, line, content, is_suspect=is_suspect)
+    mod = workload_module(name, line, content, is_suspect=False)
     config = json.loads(target)
     text = config if isinstance(config, str) else target
     n_cores = config.get("num-cores", 1) if isinstance(config, dict) else 1
