@@ -16,7 +16,7 @@ from prune_engine.joined_library import JoinedLibrary, library_of
 from prune_engine.library import KernelClass, LibraryEntry, LibraryQuery, Origin
 from prune_engine.library_files import LibraryFile, read_library, write_library
 from prune_engine.library_text import entry_of, entry_text
-from prune_engine.testing.store_contract import store_entry
+from prune_engine.testing.store_samples import store_entry
 
 
 def entry(name: str, run_secs: float = 1e-3, **changed: object) -> LibraryEntry:

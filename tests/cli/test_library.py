@@ -17,7 +17,7 @@ from prune_engine.hardware.host import cpu_model
 from prune_engine.library import KernelClass, LibraryEntry, LibraryQuery
 from prune_engine.library_files import write_library
 from prune_engine.store import open_store
-from prune_engine.testing.store_contract import store_entry
+from prune_engine.testing.store_samples import store_entry
 
 Inside = Callable[..., "tuple[int, str, str]"]
 

@@ -88,7 +88,7 @@ def yaml_or_bytes(content: bytes, draw: random.Random) -> bytes:
 
 
 def library(folder: Path) -> bytes:
-    from prune_engine.testing.store_contract import store_entry
+    from prune_engine.testing.store_samples import store_entry
 
     write_library(folder / "good", [store_entry((1e-3,)), store_entry((2e-3,), model="m")])
     return (folder / "good").read_bytes()

@@ -17,7 +17,7 @@ from prune_engine.metaschedule.database import RECORDS_FILE, WORKLOADS_FILE, Tas
 from prune_engine.metaschedule.targets import make_target
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
-from prune_engine.testing.store_contract import store_measured
+from prune_engine.testing.store_samples import store_measured
 
 TARGET = '{"kind":"llvm","num-cores":2}'
 EXTENT = 48

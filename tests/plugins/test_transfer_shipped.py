@@ -18,7 +18,7 @@ from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.workloads.loading import load_tasks
 from prune_engine.plugins import PluginHost
 from prune_engine.strategies import Library
-from prune_engine.testing.store_contract import store_entry
+from prune_engine.testing.store_samples import store_entry
 
 #: Kernels whose classes are compared.
 _N_COMPARED = 3

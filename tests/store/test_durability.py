@@ -18,7 +18,7 @@ from sqlalchemy import Engine, event
 
 from prune_engine.errors import StoreFullError, StoreLockedError
 from prune_engine.store import open_store
-from prune_engine.testing.store_contract import DEVICE, SKETCHES, THREADS, store_measured, store_task
+from prune_engine.testing.store_samples import DEVICE, SKETCHES, THREADS, store_measured, store_task
 from prune_engine.verdicts import Outcome, Stage, Verdict
 
 BATCH = 5

@@ -11,7 +11,7 @@ import pytest
 
 from prune_engine.library import LibraryQuery
 from prune_engine.store import Store, open_store
-from prune_engine.testing.store_contract import store_entry
+from prune_engine.testing.store_samples import store_entry
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from prune_engine.errors import StoreError, StoreVersionError
 from prune_engine.store import default_path, open_store
 from prune_engine.store.base import Store
 from prune_engine.store.schema import HEAD_REVISION, VERSION_TABLE
-from prune_engine.testing.store_contract import DEVICE, SKETCHES, THREADS, store_measured, store_task
+from prune_engine.testing.store_samples import DEVICE, SKETCHES, THREADS, store_measured, store_task
 
 
 def _use(store: Store) -> None:

@@ -12,7 +12,7 @@ from prune_engine.candidates import Candidate
 from prune_engine.measurement import Comparison, MeasuredCandidate, MeasureError, MeasureErrorKind, Measurement
 from prune_engine.store import open_store
 from prune_engine.store.rows import clean_text
-from prune_engine.testing.store_contract import SKETCHES, store_task
+from prune_engine.testing.store_samples import SKETCHES, store_task
 from prune_engine.verdicts import Outcome, Stage, Verdict
 
 # Everything but what no database holds as text: surrogates and NUL. Messages may hold even those.

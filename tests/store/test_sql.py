@@ -12,7 +12,8 @@ import pytest
 from prune_engine.errors import StoreError
 from prune_engine.store import open_store
 from prune_engine.store.base import Store
-from prune_engine.testing.store_contract import DEVICE, SKETCHES, THREADS, StoreContract, store_measured, store_task
+from prune_engine.testing import StoreContract
+from prune_engine.testing.store_samples import DEVICE, SKETCHES, THREADS, store_measured, store_task
 
 
 class TestSqliteFile(StoreContract):
