@@ -48,11 +48,23 @@ class Materialised:
     trace_json: str
 
 
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A candidate as TVM's schedule, post-processed. ``candidate`` is what TVM made of the decisions asked for."""
+
+    candidate: Candidate
+    schedule: Any
+
+
 class Materialiser:
     """One task's schedules. Not thread-safe: TVM's context is not."""
 
-    def __init__(self, task: TuningTask, seed: int) -> None:
-        """Set up TVM's context for the task. Raises SpaceError."""
+    def __init__(self, task: TuningTask, seed: int, postprocs: Sequence[Any] | None = None) -> None:
+        """Set up TVM's context for the task. Raises SpaceError.
+
+        With ``postprocs``, those of a context that somebody else has, none is set up: then there is no design space
+        but of traces that are handed over (``space_of``).
+        """
         tvm = import_tvm()
         load_intrinsics(architecture_of(task.target))
         from tvm.s_tir import meta_schedule as ms
@@ -60,8 +72,13 @@ class Materialiser:
         self._tvm = tvm
         self._task = task
         self._overflow_guard = OverflowGuard(task.mod, task.arg_dtypes)
+        self._read_by: tuple[KernelReader | None, str] | None = None
+        if postprocs is not None:
+            self._context: Any = None
+            self._postprocs = list(postprocs)
+            return
         try:
-            self._context: Any = ms.TuneContext(
+            self._context = ms.TuneContext(
                 mod=task.mod,
                 target=tvm.target.Target(task.target),
                 space_generator="post-order-apply",
@@ -77,18 +94,33 @@ class Materialiser:
         """Generate the task's sketches. Raises SpaceError."""
         try:
             schedules = self._context.generate_design_space()
-            reader, reason = self._reader()
-            known: traces.LocationTables = {}
-            sketches = [
-                self._sketch(index, schedule.trace, reader, reason, known)
-                for index, schedule in enumerate(schedules)
-            ]
         except SCHEDULE_ERRORS as error:
             raise _space_error(self._task, error) from error
-        return DesignSpace(self._task, tuple(sketches))
+        return self.space_of([schedule.trace for schedule in schedules])
+
+    def space_of(self, found: Sequence[Any]) -> DesignSpace:
+        """The sketches that some traces of the task's kernel are. Raises SpaceError."""
+        known: traces.LocationTables = {}
+        return DesignSpace(self._task, tuple(self.sketch(index, one, known) for index, one in enumerate(found)))
+
+    def sketch(self, index: int, trace: Any, known: traces.LocationTables | None = None) -> Sketch:
+        """A trace as sketch number ``index``. Raises SpaceError for what cannot be a sketch.
+
+        ``known`` carries what is found out about compute locations from one sketch to the next.
+        """
+        try:
+            reader, reason = self._reader()
+            return self._sketch(index, trace, reader, reason, {} if known is None else known)
+        except SCHEDULE_ERRORS as error:
+            raise _space_error(self._task, error) from error
 
     def _reader(self) -> tuple[KernelReader | None, str]:
         """Who reads this task's sketches, or why nobody can."""
+        if self._read_by is None:
+            self._read_by = self._new_reader()
+        return self._read_by
+
+    def _new_reader(self) -> tuple[KernelReader | None, str]:
         kind = architecture_of(self._task.target)
         facts = TargetFacts("cuda" if kind == "cuda" else "llvm", gpu_limits(self._task.target))
         if kind not in _READ_ARCHITECTURES or (kind == "cuda" and facts.limits is None):
@@ -166,6 +198,14 @@ class Materialiser:
 
     def materialise(self, space: DesignSpace, candidate: Candidate) -> Materialised | MeasureError:
         """Replay and post-process a candidate; a refusal is a SCHEDULE_ERROR, not an exception."""
+        made = self.scheduled(space, candidate)
+        if isinstance(made, MeasureError):
+            return made
+        trace_json = traces.trace_to_json(made.schedule.trace)
+        return Materialised(made.candidate, module_to_json(made.schedule.mod), trace_json)
+
+    def scheduled(self, space: DesignSpace, candidate: Candidate) -> Scheduled | MeasureError:
+        """As ``materialise``, as TVM's own object."""
         sketch = space.sketches[candidate.sketch_index]
         schedule = self._tvm.s_tir.Schedule(self._task.mod, seed=1, debug_mask="none")
         try:
@@ -180,11 +220,7 @@ class Materialiser:
         except (*SCHEDULE_ERRORS, SpaceError) as error:  # SpaceError: decisions that the sketch does not offer
             return MeasureError(MeasureErrorKind.SCHEDULE_ERROR, last_line(str(error)))
         identity = candidate_id(self._task.task_id, sketch.sketch_id, actual)
-        return Materialised(
-            Candidate(identity, candidate.sketch_index, actual),
-            module_to_json(schedule.mod),
-            traces.trace_to_json(schedule.trace),
-        )
+        return Scheduled(Candidate(identity, candidate.sketch_index, actual), schedule)
 
 
 def module_to_json(mod: Any) -> str:
