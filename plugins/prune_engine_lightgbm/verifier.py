@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import NormalDist
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from prune_engine.measurement import Measurement
 from prune_engine.strategies import ScoreContext, Verifier
 from prune_engine.verdicts import VerifyScores
 from prune_engine_lightgbm.features import decision_columns
+from prune_engine_lightgbm.foresight import normal_cdf
 from prune_engine_lightgbm.model import TaskModel
 
 #: Being slower than the incumbent by more than this counts as a degradation.
@@ -44,9 +44,8 @@ class DecisionVerifier(Verifier):
         predicted = None if model is None else model.predict(decision_columns(batch), n, self._seed)
         if model is None or predicted is None:
             return VerifyScores(np.ones(n), np.zeros(n), "untrained", is_trained=False)
-        error = NormalDist(0.0, model.sigma)
         # The incumbent's label is 0, so a degradation is a true label below -margin.
-        probs = np.array([error.cdf(-_DEGRADATION_MARGIN - p) for p in predicted])
+        probs = normal_cdf((-_DEGRADATION_MARGIN - predicted) / model.sigma)
         return VerifyScores(np.exp2(predicted), probs, f"{_FORMAT}#{model.version}", is_trained=True)
 
     def update(

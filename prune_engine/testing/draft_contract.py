@@ -19,6 +19,7 @@ from prune_engine.space import DesignSpace
 from prune_engine.strategies import DraftScorer
 from prune_engine.testing.builders import make_batch, make_measurement, make_space
 from prune_engine.testing.checks import check_name, measure_batch, snapshot
+from prune_engine.testing.hot_path import check_no_row_loop
 from prune_engine.testing.profiles import make_profile
 
 
@@ -68,6 +69,14 @@ class DraftScorerContract:
             again = draft_scorer.score(batch.take(order), profile).scores
             np.testing.assert_allclose(again, scores[order], rtol=1e-12, err_msg="depends on the batch")
             np.testing.assert_array_equal(draft_scorer.score(batch, profile).scores, scores)
+
+    def test_score_does_not_loop_over_candidates(
+        self, draft_scorer: DraftScorer, space: DesignSpace, profile: HardwareProfile
+    ) -> None:
+        """Whole columns at once: as many steps of Python for a thousand candidates as for a few."""
+        for sketch in range(len(space.sketches)):
+            batch = make_batch(64, space=space, sketch=sketch)
+            check_no_row_loop(draft_scorer, lambda rows: draft_scorer.score(rows, profile), batch)
 
     def test_inputs_are_not_changed(
         self, draft_scorer: DraftScorer, space: DesignSpace, profile: HardwareProfile

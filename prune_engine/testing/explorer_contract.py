@@ -9,6 +9,7 @@ class TestMyExplorer(ExplorerContract):
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from prune_engine.space import DesignSpace, Sketch, SpaceRestriction, Variable
 from prune_engine.strategies import Explorer, Fitness
 from prune_engine.testing.builders import make_batch, make_space
 from prune_engine.testing.checks import check_name, check_proposal, measure_batch, proposed, snapshot
+from prune_engine.testing.hot_path import REPEATED_STEPS_PER_ROW, find_row_loop, told
 from prune_engine.testing.workbench import FakeWorkbench
 from prune_engine.verdicts import Float64Array
 
@@ -81,6 +83,16 @@ class ExplorerContract:
         batches = check_proposal(explorer, explorer.propose(space, n, fitness, np.random.default_rng(0)), space)
         total = sum(map(len, batches))
         assert n / 2 <= total <= 2 * n + len(space.sketches), f"asked for {n} candidates, got {total}"
+
+    def test_does_not_loop_over_candidates(self, explorer: Explorer, space: DesignSpace) -> None:
+        """It draws whole columns: as many steps of Python for a thousand candidates as for a few."""
+
+        def propose(n: int) -> Callable[[], object]:
+            fresh = copy.deepcopy(explorer)  # what it remembers of one call must not shorten the next
+            return lambda: fresh.propose(space, n, None, np.random.default_rng(0))
+
+        loop = find_row_loop(propose, (64, 1024), REPEATED_STEPS_PER_ROW)
+        assert loop is None, told(explorer, loop)
 
     def test_asked_for_none(self, explorer: Explorer, space: DesignSpace) -> None:
         """Nothing comes of nothing."""

@@ -30,6 +30,7 @@ from prune_engine.space import DesignSpace
 from prune_engine.strategies import Rule
 from prune_engine.testing.builders import make_batch, make_space
 from prune_engine.testing.checks import check_name, snapshot
+from prune_engine.testing.hot_path import check_no_row_loop
 from prune_engine.testing.planted import opaque_twin
 from prune_engine.testing.profiles import make_profile
 from prune_engine.verdicts import RuleKind
@@ -89,6 +90,14 @@ class RuleContract:
             again = rule.mask(batch.take(order), profile)
             assert again.tolist() == mask[order].tolist(), "a candidate's verdict depends on its batch"
             assert rule.mask(batch, profile).tolist() == mask.tolist(), "asking twice gives two answers"
+
+    def test_mask_does_not_loop_over_candidates(
+        self, rule: Rule, space: DesignSpace, profile: HardwareProfile
+    ) -> None:
+        """Whole columns at once: as many steps of Python for a thousand candidates as for a few."""
+        for sketch in range(len(space.sketches)):
+            batch = make_batch(64, space=space, sketch=sketch)
+            check_no_row_loop(rule, lambda rows: rule.mask(rows, profile), batch)
 
     def test_sketches_that_could_not_be_read_are_no_failure(
         self, rule: Rule, space: DesignSpace, profile: HardwareProfile

@@ -9,6 +9,7 @@ class TestMySelector(SelectorContract):
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from prune_engine.contracts import check_selection
 from prune_engine.strategies import SelectionPool, Selector
 from prune_engine.testing.checks import check_name
+from prune_engine.testing.hot_path import REPEATED_STEPS_PER_ROW, find_row_loop, told
 from prune_engine.verdicts import Selection, SelectionReason
 
 
@@ -73,6 +75,16 @@ class SelectorContract:
             chosen.append(pool.scores[_select(selector, pool, 16, seed=seed).indices].mean())
             everything.append(pool.scores.mean())
         assert np.mean(chosen) > np.mean(everything), "no better than any other choice"
+
+    def test_does_not_loop_over_the_pool(self, selector: Selector) -> None:
+        """For as many as are chosen it may: a pool has thousands."""
+
+        def select_of(n: int) -> Callable[[], object]:
+            pool = make_pool(n, audits=5, probes=5)
+            return lambda: selector.select(pool, 16, np.random.default_rng(0))
+
+        loop = find_row_loop(select_of, (1024, 4096), REPEATED_STEPS_PER_ROW)
+        assert loop is None, told(selector, loop)
 
     def test_seed_decides(self, selector: Selector) -> None:
         """The same generator state gives the same selection."""

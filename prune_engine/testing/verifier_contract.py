@@ -22,6 +22,7 @@ from prune_engine.strategies import ScoreContext, Verifier
 from prune_engine.testing.builders import make_batch, make_space, make_task
 from prune_engine.testing.checks import check_name, measure_batch, snapshot
 from prune_engine.testing.contexts import make_context
+from prune_engine.testing.hot_path import check_no_row_loop
 from prune_engine.testing.workbench import FakeWorkbench
 
 
@@ -80,6 +81,15 @@ class VerifierContract:
         truth = -FakeWorkbench().true_latency_secs(unseen)
         rho = float(np.corrcoef(_ranks(scores.scores), _ranks(truth))[0, 1])
         assert rho >= self.min_rank_correlation, f"rank correlation {rho:.2f}"
+
+    def test_score_does_not_loop_over_candidates(
+        self, verifier: Verifier, context: ScoreContext, space: DesignSpace
+    ) -> None:
+        """Whole columns at once: as many steps of Python for a thousand candidates as for a few."""
+        _train(verifier, context, space, self.n_training)
+        for sketch in range(min(2, len(space.sketches))):
+            batch = make_batch(64, space=space, sketch=sketch, seed=5)
+            check_no_row_loop(verifier, lambda rows: verifier.score(rows, context), batch)
 
     def test_same_data_same_scores(self, verifier: Verifier, context: ScoreContext, space: DesignSpace) -> None:
         """Two copies trained alike agree, and scoring changes nothing."""

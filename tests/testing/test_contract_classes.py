@@ -126,7 +126,9 @@ class MemoryVerifier(Verifier):
     def score(self, batch: CandidateBatch, context: ScoreContext) -> VerifyScores:
         means = {k: float(np.mean(v)) for k, v in self.seen.items()}
         overall = float(np.mean(list(means.values()))) if means else 1.0
-        scores = np.array([means.get(self.key(batch, i), overall) for i in range(len(batch))])
+        values, rows = np.unique(batch.indices[:, 3], return_inverse=True)
+        known = [means.get(f"{batch.space.task.task_id}/{batch.sketch.index}/{v}", overall) for v in values]
+        scores = np.array(known, dtype=np.float64)[rows]
         return VerifyScores(scores, np.zeros(len(batch)), "1", is_trained=bool(means))
 
     def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], context: ScoreContext) -> None:
@@ -237,6 +239,10 @@ RULES: list[tuple[str, object]] = [
     ("test_mask_looks_at_each_candidate_alone", broken(OddRule, "mask", lambda m, *_: np.arange(len(m)) < 7)),
     ("test_mask_looks_at_each_candidate_alone", broken(OddRule, "mask", lambda m, *_: m ^ (next(COUNTER) % 2 > 0))),
     (
+        "test_mask_does_not_loop_over_candidates",
+        broken(OddRule, "mask", lambda m, *_: np.array([bool(keep) for keep in m], dtype=np.bool_)),
+    ),
+    (
         "test_sketches_that_could_not_be_read_are_no_failure",
         broken(OddRule, "mask", lambda m, batch, _: m & nest_columns(batch, {"one": lambda _: as_expr(1)})["one"]),
     ),
@@ -275,6 +281,10 @@ DRAFTS: list[tuple[str, object]] = [
         "test_each_candidate_is_scored_alone",
         broken(TrueDraft, "score", lambda d, *_: replace(d, scores=d.scores / d.scores.max())),
     ),
+    (
+        "test_score_does_not_loop_over_candidates",
+        broken(TrueDraft, "score", lambda d, *_: replace(d, scores=np.vectorize(lambda s: s + 1.0)(d.scores))),
+    ),
     ("test_inputs_are_not_changed", broken(TrueDraft, "score", lambda d, batch, _: (spoil(batch.indices), d)[1])),
     (
         "test_calibration_survives_poor_data",
@@ -295,6 +305,12 @@ EXPLORERS: list[tuple[str, object]] = [
         broken(DrawingExplorer, "propose", lambda b, s, *_: [make_batch(64, space=s, seed=next(COUNTER))]),
     ),
     ("test_seed_decides", broken(DrawingExplorer, "propose", lambda b, s, *_: [make_batch(64, space=s)])),
+    (
+        "test_does_not_loop_over_candidates",
+        broken(
+            DrawingExplorer, "propose", lambda b, *_: [x.take(np.array([i + 0 for i in range(len(x))])) for x in b]
+        ),
+    ),
     ("test_cut_rows_are_never_proposed", broken(DrawingExplorer, "propose", lambda b, *_: [make_batch(100)])),
     ("test_small_space", broken(DrawingExplorer, "propose", lambda b, *_: [])),
     ("test_tasks_of_equal_sketches_are_kept_apart", MixingExplorer(repeats=True)),
@@ -326,6 +342,10 @@ VERIFIERS: list[tuple[str, object]] = [
     (
         "test_same_data_same_scores",
         broken(MemoryVerifier, "score", lambda v, *_: replace(v, scores=v.scores + next(COUNTER))),
+    ),
+    (
+        "test_score_does_not_loop_over_candidates",
+        broken(MemoryVerifier, "score", lambda v, *_: replace(v, scores=np.array([max(s, 0) for s in v.scores]))),
     ),
     ("test_survives_poor_data", broken(MemoryVerifier, "update", lambda _, b, m, *__: m[0])),
     (
@@ -371,6 +391,10 @@ SELECTORS: list[tuple[str, object]] = [
     (
         "test_seed_decides",
         broken(TopSelector, "select", lambda s, *_: Selection(np.roll(s.indices, next(COUNTER)), s.reasons)),
+    ),
+    (
+        "test_does_not_loop_over_the_pool",
+        broken(TopSelector, "select", lambda s, p, *_: (sorted(p.scores, key=lambda score: -score), s)[1]),
     ),
     ("test_pool_is_not_changed", broken(TopSelector, "select", lambda s, p, *_: (spoil(p.scores), s)[1])),
 ]
