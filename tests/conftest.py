@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -29,6 +31,40 @@ def tvm() -> Any:
     from prune_engine.metaschedule._compat import import_tvm
 
     return import_tvm()
+
+
+@pytest.fixture(scope="session")
+def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel of this tree, built once for all processes of a run."""
+    from kits import venvs
+
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return venvs.once(shared / "fresh" / "wheels", venvs.build_distributions)
+
+
+@pytest.fixture(scope="session")
+def fresh_venv(wheelhouse: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
+    """Make an environment of its own with that wheel, where a test may install what it wants: ``fresh_venv()``."""
+    from kits import venvs
+
+    (wheel,) = wheelhouse.glob("*.whl")
+    model = venvs.once(wheelhouse.parent / "venv", lambda folder: venvs.make_venv(folder, wheel))
+    made: list[Path] = []
+
+    def make() -> Path:
+        made.append(venvs.copy_venv(model, tmp_path_factory.mktemp("fresh") / "venv"))
+        return made[-1]
+
+    yield make
+    for venv in made:
+        shutil.rmtree(venv)
+
+
+@pytest.fixture
+def guide_venv(fresh_venv: Callable[[], Path]) -> Path:
+    """A fresh environment with prune-engine for one test, as a reader of a guide has it."""
+    return fresh_venv()
 
 
 @pytest.fixture
