@@ -7,7 +7,6 @@ import json
 import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +32,7 @@ from prune_engine.metaschedule.record_rows import (
 from prune_engine.metaschedule.relax_tasks import block_names, task_of
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.traces import plain
+from prune_engine.metaschedule.workloads.survival import try_space
 from prune_engine.recordings import RecordedSpace, Recording
 from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
@@ -121,8 +121,7 @@ def database_folder(path: Path) -> Path:
 def _try(workloads: Sequence[tuple[int, str]], groups: Iterable[tuple[int, str]]) -> None:
     """Do with some workloads, each for its target, all that the compiler does: to see whether it survives that."""
     for number, target in groups:
-        with suppress(PruneEngineError):
-            Materialiser(_task("", workloads, number, target), 0).design_space()
+        try_space(partial(_task, "", workloads, number, target))
 
 
 def _task(name: str, workloads: Sequence[tuple[int, str]], number: int, target: str) -> TuningTask:

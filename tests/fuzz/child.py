@@ -50,14 +50,16 @@ def workload_json(folder: Path) -> Callable[[random.Random], object]:
     """A file of workloads that is to be tuned."""
     from kits.recordings import WORKLOADS_FILE
 
-    from prune_engine.metaschedule.workloads.files import kernels_of_json
+    from prune_engine.metaschedule.targets import resolve_target
+    from prune_engine.metaschedule.workloads.loading import load_model
 
+    target = resolve_target("llvm", 1)
     good = (folder / WORKLOADS_FILE).read_text()
 
     def read(draw: random.Random) -> object:
         path = folder / "broken.json"
         path.write_text(_broken_workload(good, draw), encoding="utf-8", errors="replace")
-        return kernels_of_json(path)
+        return load_model(str(path), target)
 
     return read
 

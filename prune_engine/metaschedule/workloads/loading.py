@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -75,7 +75,7 @@ def load_tasks(
 
     Raises as ``load_model``.
     """
-    return load_model(what, target, shapes=shapes, dims=dims).tasks
+    return _loaded(what, target, shapes, dims, is_built=False).tasks
 
 
 def load_model(
@@ -91,13 +91,20 @@ def load_model(
         ModelImportError: the file is broken or holds what cannot be tuned.
         ConfigError: a workload name makes no sense, or ``shapes`` or ``dims`` do not fit.
     """
+    return _loaded(what, target, shapes, dims, is_built=True)
+
+
+def _loaded(
+    what: str, target: str, shapes: InputShapes | None, dims: Mapping[str, int] | None, *, is_built: bool
+) -> ImportedModel:
+    """``is_built`` says that the model will be compiled as a whole."""
     kind = source_kind(what)
     if kind is SourceKind.ONNX:
         return import_onnx(Path(what), target=target, shapes=shapes or {}, dims=dims or {})
     check_source(what, shapes, dims)
     if kind is SourceKind.NAME:
         return _from_name(parse_workload(what), target)
-    return _from_file(Path(what), kind, target)
+    return _from_file(Path(what), kind, target, is_built)
 
 
 def _from_name(workload: Workload, target: str) -> ImportedModel:
@@ -118,9 +125,16 @@ def _from_name(workload: Workload, target: str) -> ImportedModel:
     return replace(model, outputs=tuple(replace(output, name=workload.output.name) for output in model.outputs))
 
 
-def _from_file(path: Path, kind: SourceKind, target: str) -> ImportedModel:
+def _from_file(path: Path, kind: SourceKind, target: str, is_built: bool) -> ImportedModel:
     from prune_engine.metaschedule.workloads.files import kernels_of_json, kernels_of_script
-    from prune_engine.metaschedule.workloads.kernel_model import kernel_model
+    from prune_engine.metaschedule.workloads.kernel_model import Kernel, kernel_model
+    from prune_engine.metaschedule.workloads.survival import check_survived
 
     kernels = kernels_of_script(path) if kind is SourceKind.SCRIPT else kernels_of_json(path)
-    return kernel_model(kernels, name=path.stem, source=path, digest=digest_of(path), target=target)
+    digest = digest_of(path)
+
+    def model_of(some: Sequence[Kernel]) -> ImportedModel:
+        return kernel_model(some, name=path.stem, source=path, digest=digest, target=target)
+
+    check_survived(kernels, model_of, path, target, is_built=is_built)
+    return model_of(kernels)

@@ -198,3 +198,46 @@ def test_bad_workload_file(tvm: Any, tmp_path: Path, write: Write, target: str) 
     (tmp_path / "bad.json").write_bytes(b"\xff\xfe")
     with pytest.raises(ModelImportError, match="bytes that are no text"):
         load_tasks(str(tmp_path / "bad.json"), target)
+
+
+def damaged(mod: Any, type_name: str, field: str, value: int) -> str:
+    """A saved module in which a field of the first object of a type has another value."""
+    from tvm.ir import save_json
+
+    saved = json.loads(save_json(mod))
+    next(node for node in saved["nodes"] if node["type"] == type_name)["data"][field] = value
+    return json.dumps(saved)
+
+
+#: What TVM reads without a word: it crashes when it makes a design space, or when it compiles.
+CRASHES_LATE = {"space": ("tirx.IterVar", "iter_type", -1), "build": ("tirx.BufferStore", "value", 0)}
+
+
+@pytest.mark.parametrize("damage", CRASHES_LATE.values(), ids=list(CRASHES_LATE))
+def test_a_kernel_that_crashes_the_compiler_later_is_an_error(
+    tvm: Any, write: Write, target: str, damage: tuple[str, str, int]
+) -> None:
+    """The file is read all right: the process must survive what comes after, too."""
+    mod: Any = load_tasks("gemm:8x16x32", target)[0].mod
+    path = write("damaged.json", damaged(mod, *damage))
+    with pytest.raises(ModelImportError, match="'damaged' cannot be compiled; got the compiler crashes on it"):
+        load_model(path, target)
+
+
+def test_of_many_workloads_the_one_that_crashes_is_named(
+    tvm: Any, tmp_path: Path, write: Write, target: str
+) -> None:
+    """Whoever repairs the file must know where."""
+    from tvm.s_tir import meta_schedule as ms
+
+    database = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    mod: Any = load_tasks("gemm:8x16x32", target)[0].mod
+    database.commit_workload(mod)
+    line = (tmp_path / "database_workload.json").read_text().strip()
+    shash, module = json.loads(line)
+    raw = damaged(mod, *CRASHES_LATE["space"]).encode()
+    prefix = len(raw).to_bytes(8, "little")
+    assert base64.b64decode(module)[:8] == (len(base64.b64decode(module)) - 8).to_bytes(8, "little")
+    bad = json.dumps([shash, base64.b64encode(prefix + raw).decode()])
+    with pytest.raises(ModelImportError, match="kernel 'workload_2' cannot be compiled"):
+        load_tasks(write("bad.json", f"{line}\n{bad}\n"), target)
