@@ -15,17 +15,23 @@ from types import ModuleType
 from prune_engine.errors import ConfigError
 
 ENTRY_POINT_GROUP = "prune_engine.plugins"
+#: The distribution of the plugins that come with the engine.
+OWN_DISTRIBUTION = "prune-engine"
 
 
 @dataclass(frozen=True, slots=True)
 class PluginSource:
-    """A plugin that was found but not imported yet. ``module`` is what importing it needs to exist."""
+    """A plugin that was found but not imported yet. ``module`` is what importing it needs to exist.
+
+    ``requires`` are the requirements of its distribution (PEP 508).
+    """
 
     name: str
     module: str
     version: str | None
     distribution: str | None
     load: Callable[[], object]
+    requires: Sequence[str] = ()
 
 
 def find_plugins(plugin_files: Sequence[Path]) -> Iterator[PluginSource]:
@@ -67,12 +73,15 @@ def describe(error: BaseException) -> str:
 
 def _of_entry_point(point: EntryPoint) -> PluginSource:
     dist = point.dist
+    # Reading them takes a millisecond, which our own need not.
+    requires = dist.requires if dist and dist.name != OWN_DISTRIBUTION else None
     return PluginSource(
         name=point.name,
         module=point.module,
         version=dist.version if dist else None,
         distribution=dist.name if dist else None,
         load=point.load,
+        requires=tuple(requires or ()),
     )
 
 

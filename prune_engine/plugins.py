@@ -15,7 +15,13 @@ from typing import TypeVar
 import pluggy
 
 from prune_engine import call_guard, hookspecs
-from prune_engine._plugin_loading import PluginSource, describe, find_plugins, missing_dependency
+from prune_engine._plugin_loading import (
+    OWN_DISTRIBUTION,
+    PluginSource,
+    describe,
+    find_plugins,
+    missing_dependency,
+)
 from prune_engine._registrations import (
     RegistrationError,
     check_item,
@@ -28,6 +34,7 @@ from prune_engine._registrations import (
 )
 from prune_engine.config import EngineConfig
 from prune_engine.errors import PluginContractError, PluginError, PluginTimeoutError, PruneEngineError
+from prune_engine.plugin_versions import attribute_misfit, requirement_misfit
 from prune_engine.strategies import Strategy
 
 T = TypeVar("T")
@@ -45,6 +52,7 @@ class PluginStatus(Enum):
     BLOCKED = "blocked"  #: not even imported, because the configuration says so
     FAILED = "failed"
     UNAVAILABLE = "unavailable"  #: imports something that is not installed
+    INCOMPATIBLE = "incompatible"  #: made for other versions of the engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +83,6 @@ class PluginRecord:
         return f"{self.status.value}: {self.latest}" if self.latest else self.status.value
 
 
-#: The distribution of the plugins that come with the engine.
-_OWN_DISTRIBUTION = "prune-engine"
 #: Different failures of a plugin that are told: in a long run one could have a new message every time.
 _MAX_TOLD = 8
 _AND_OTHERS = "and others, which are not told"
@@ -113,8 +119,8 @@ class PluginHost:
 
     @property
     def failed(self) -> tuple[PluginRecord, ...]:
-        """Those that are done without, wholly or in part: they failed, or miss something."""
-        without = (PluginStatus.FAILED, PluginStatus.UNAVAILABLE)
+        """Those that are done without, wholly or in part: they failed, miss something or are for another engine."""
+        without = (PluginStatus.FAILED, PluginStatus.UNAVAILABLE, PluginStatus.INCOMPATIBLE)
         return tuple(record for record in self.records if record.status in without)
 
     def plugin(self, name: str) -> object | None:
@@ -205,7 +211,9 @@ class PluginHost:
         if name in self._records:
             key = f"{name} ({source.distribution or source.module})"
             self._records[key] = replace(record, name=key)
-            self._set_aside(key, f"the name {name!r} is taken by another plugin", None)
+            taken_by = self._records[name].distribution
+            whose = f", that of {taken_by}, which is used" if taken_by else ""
+            self._set_aside(key, f"the name {name!r} is taken by another plugin{whose}", None)
             return
         self._register(record, source.load, source)
 
@@ -217,8 +225,16 @@ class PluginHost:
             self._records[name] = replace(record, status=PluginStatus.BLOCKED)
             return
         self._records[name] = record
+        misfit = requirement_misfit(source.distribution, source.requires) if source else None
+        if misfit:  # not imported: what it needs may not be there any more
+            self._set_aside(name, misfit, None, PluginStatus.INCOMPATIBLE)
+            return
         try:
             plugin = call_guard.call(f"plugin {name!r}", self._config.hook_limit_secs, load)
+            misfit = attribute_misfit(plugin)
+            if misfit:
+                self._set_aside(name, misfit, None, PluginStatus.INCOMPATIBLE)
+                return
             self._records[name] = replace(record, hooks=implemented_hooks(self._manager, plugin))
             self._manager.register(plugin, name)
         except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
@@ -258,7 +274,7 @@ class PluginHost:
 
     def _is_ours(self, plugin: str) -> bool:
         record = self._records.get(plugin)
-        return record is not None and record.distribution == _OWN_DISTRIBUTION
+        return record is not None and record.distribution == OWN_DISTRIBUTION
 
     def _claim_names(self, plugin: str, hook: str, items: list[object]) -> None:
         """Remember whose the strategies' names are. Raises RegistrationError if one is somebody else's."""
@@ -269,7 +285,8 @@ class PluginHost:
             owner = self._owners.get(name, (plugin, hook))
             if owner != (plugin, hook):
                 raise RegistrationError(
-                    f"strategy {name!r} of {hook} has the name of one from plugin {owner[0]!r} ({owner[1]})"
+                    f"strategy {name!r} of {hook} has the name of one from plugin {owner[0]!r} ({owner[1]}), "
+                    "which is used; rename yours"
                 )
         self._owners.update((name, (plugin, hook)) for name in names)
 

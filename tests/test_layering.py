@@ -23,6 +23,10 @@ CORE_LIBRARIES = {"numpy", "pluggy", "pydantic", "pydantic_core", "yaml"}
 CORE_EXCEPTIONS = {
     # The folder for a user's own profiles is each platform's own affair; imported when it is looked for.
     "prune_engine/hardware/registry.py": {"platformdirs"},
+    # What Python before 3.11 reads TOML with; imported when a pack's project is checked.
+    "prune_engine/hardware/packs.py": {"tomli"},
+    # Comparing versions as installers do; imported where a plugin's requirements are read.
+    "prune_engine/plugin_versions.py": {"packaging"},
     # Rank correlation with ties; imported when a ranking is judged.
     "prune_engine/ranking.py": {"scipy"},
 }

@@ -21,6 +21,7 @@ from prune_engine.testing import make_batch, make_profile, make_task
 
 LOADED, BLOCKED = PluginStatus.LOADED, PluginStatus.BLOCKED
 FAILED, UNAVAILABLE = PluginStatus.FAILED, PluginStatus.UNAVAILABLE
+INCOMPATIBLE = PluginStatus.INCOMPATIBLE
 
 
 class NamedRule(Rule):
@@ -236,13 +237,52 @@ class TestEntryPoints:
         acme = record(self.load(), "acme")
         assert (acme.status, acme.detail) == (UNAVAILABLE, command)
 
+    @pytest.mark.parametrize(
+        ("requires", "limits"),
+        [
+            ("prune-engine>=1,<2", "<2,>=1"),
+            ("Prune_Engine (<0.1)", "<0.1"),
+            ("prune-engine[dev]==0.0.9; python_version > '3'", "==0.0.9"),
+        ],
+    )
+    def test_made_for_another_engine_is_never_imported(
+        self, install, tmp_path: Path, requires: str, limits: str
+    ) -> None:
+        install("prune-engine-acme", {"acme": "prune_engine_acme_g"}, LEAVES_A_MARK, requires)
+        host = self.load()
+        acme = record(host, "acme")
+        assert acme in host.failed
+        assert acme.status is INCOMPATIBLE
+        assert acme.detail.startswith(
+            f"made for prune-engine{limits}, and this is 0.1.0; pip install --upgrade prune"
+        )
+        assert not (tmp_path / "prune_engine_acme_g.imported").exists()
+        with pytest.raises(PluginError, match="incompatible: made for"):
+            self.load(strict=True)
+
+    @pytest.mark.parametrize(
+        "requires",
+        [
+            "prune-engine>=0.1,<1",
+            "prune-engine",
+            "prune-engine-other>=7",
+            "prune-engine>=9; extra == 'later'",
+            "prune-engine>=9; python_version < '3'",
+            "prune-engine>=nonsense",
+        ],
+    )
+    def test_made_for_this_engine_is_loaded(self, install, requires: str) -> None:
+        install("prune-engine-acme", {"acme": "prune_engine_acme_h"}, GOOD, requires)
+        assert record(self.load(), "acme").status is LOADED
+
     def test_second_plugin_of_a_name_is_set_aside(self, install) -> None:
         install("prune-engine-acme", {"acme": "prune_engine_acme_e"})
         install("prune-engine-fork", {"acme": "prune_engine_acme_f"})
         host = self.load()
         assert record(host, "acme").distribution == "prune-engine-acme"
         fork = record(host, "acme (prune-engine-fork)")
-        assert (fork.status, fork.detail) == (FAILED, "the name 'acme' is taken by another plugin")
+        whose = "the name 'acme' is taken by another plugin, that of prune-engine-acme, which is used"
+        assert (fork.status, fork.detail) == (FAILED, whose)
 
 
 class TestCollect:
@@ -498,6 +538,40 @@ class TestRegister:
         assert "'nonsense'" in record(host, "a").detail
         assert "register_explorers offers: config" in record(host, "a").detail
         assert rule_names(host) == []
+
+
+class TestVersions:
+    """A plugin may say which version of the plugin API it is made for."""
+
+    @pytest.mark.parametrize(
+        ("api", "detail"),
+        [
+            (2, "made for version 2 of the plugin API, and this prune-engine has 1; upgrade prune-engine"),
+            (0, "made for version 0 of the plugin API, and this prune-engine has 1; take a later release"),
+            ("1", "PRUNE_ENGINE_API is '1'; expected the major version"),
+            (True, "PRUNE_ENGINE_API is True; expected the major version"),
+        ],
+    )
+    def test_another_one_is_refused(self, plugin_file, api: object, detail: str) -> None:
+        path = plugin_file("apart", f"PRUNE_ENGINE_API = {api!r}\n" + textwrap.dedent(GOOD))
+        host = PluginHost(EngineConfig(plugin_files=(path,)))
+        host.load()
+        apart = record(host, "apart")
+        assert (apart.status, apart.detail[: len(detail)]) == (INCOMPATIBLE, detail)
+        assert ("apart", "good.fine") not in rule_names(host)
+
+    def test_this_one_is_loaded(self, plugin_file) -> None:
+        path = plugin_file("with_us", "PRUNE_ENGINE_API = 1\n" + textwrap.dedent(GOOD))
+        host = PluginHost(EngineConfig(plugin_files=(path,)))
+        host.load()
+        assert record(host, "with_us").status is LOADED
+        assert ("with_us", "good.fine") in rule_names(host)
+
+
+def test_who_wins_of_two_strategies_of_one_name_is_told() -> None:
+    host = host_with(b=RulePlugin("a.x"), a=RulePlugin("a.x"))
+    assert rule_names(host) == [("a", "a.x")]
+    assert record(host, "b").detail.endswith("from plugin 'a' (register_rules), which is used; rename yours")
 
 
 def test_collected_strategies_work() -> None:
