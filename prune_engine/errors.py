@@ -86,6 +86,10 @@ class WhitelistError(PruneEngineError):
     """A schedule is not fit to be whitelisted: illegal, wrong in its numbers, or slow."""
 
 
+class TellError(PruneEngineError):
+    """A search was told something that it cannot take: of an unknown candidate, twice, or no latency."""
+
+
 class PluginError(PruneEngineError):
     """A plugin cannot be loaded or registered something unusable."""
 
@@ -99,7 +103,12 @@ class PluginTimeoutError(PluginContractError):
 
 
 class ProfileError(ConfigError):
-    """A hardware profile is malformed, unknown or of a newer schema."""
+    """A hardware profile is malformed, unknown or of a newer schema.
+
+    ``mistakes`` are those of a file, each with its line, counted from 1, the field and what is wrong, and the remedy.
+    """
+
+    mistakes: tuple[tuple[int, str, str], ...] = ()
 
 
 class StoreError(PruneEngineError):

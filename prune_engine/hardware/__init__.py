@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from prune_engine.hardware.entries import ProfileEntry
 from prune_engine.hardware.host import host_profile, usable_cpus
 from prune_engine.hardware.levels import level_names
 from prune_engine.hardware.loader import load_profile
-from prune_engine.hardware.registry import Choice, ProfileEntry, ProfileRegistry
+from prune_engine.hardware.registry import BrokenProfileWarning, Choice, ProfileRegistry
 from prune_engine.hardware.schema import (
     Calibration,
     ComputeUnit,
@@ -21,6 +22,7 @@ from prune_engine.hardware.schema import (
 )
 
 __all__ = [
+    "BrokenProfileWarning",
     "Calibration",
     "Choice",
     "ComputeUnit",

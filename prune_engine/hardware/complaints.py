@@ -62,6 +62,8 @@ def explain(detail: ErrorDetails) -> tuple[str, str]:
         return "unknown key", f"Did you mean {meant[0]}?" if meant else "Remove it."
     if kind == "missing":
         return "missing", _how_to_give(key)
+    if kind == "string_too_short" and detail["loc"][:1] == ("sources",):
+        return "no source is given", "Write the title, page or address, or the rule of what is derived."
     if isinstance(got, str) and kind in ("int_type", "float_type", "model_type"):
         if kind != "model_type" and _NUMBER_AS_TEXT.fullmatch(got) and "e" in got.lower():
             return (

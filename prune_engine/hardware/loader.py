@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Line, problem and remedy.
 _Problem = tuple[int, str, str]
 #: A profile has a few kilobytes and a few hundred values; a file beyond this is something else.
-_MAX_BYTES, _MAX_VALUES = 1 << 20, 20_000
+MAX_BYTES, _MAX_VALUES = 1 << 20, 20_000
 #: YAML 1.1 reads 010 as 8 and 1:30 as 90; nobody who writes a profile means that.
 _PLAIN_INT = re.compile(r"[-+]?(0|[1-9][0-9_]*)")
 
@@ -30,29 +30,35 @@ def load_profile(path: Path) -> HardwareProfile:
     """Read one profile. Raises ProfileError."""
     try:
         with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)  # not all of /dev/zero, nor of a data file named by mistake
-        text = content[:_MAX_BYTES].decode("utf-8")
+            content = file.read(MAX_BYTES + 1)  # not all of /dev/zero, nor of a data file named by mistake
     except OSError as error:
         raise ProfileError(
             f"cannot be read: {error.strerror}", who=str(path), expected="a YAML file", remedy="Correct the path."
         ) from error
+    return profile_from_bytes(content, str(path))
+
+
+def profile_from_bytes(content: bytes, origin: str) -> HardwareProfile:
+    """Read one profile from the bytes of a file, at most ``MAX_BYTES`` and one more. Raises ProfileError."""
+    try:
+        text = content[:MAX_BYTES].decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ProfileError(
             f"cannot be read: {error}",
-            who=f"{path}:{line}",
+            who=f"{origin}:{line}",
             expected="a YAML file in UTF-8",
             remedy="Save it as UTF-8 text.",
         ) from error
-    if len(content) > _MAX_BYTES:
+    if len(content) > MAX_BYTES:
         raise ProfileError(
             "too large for a profile",
-            who=str(path),
-            got=f"more than {_MAX_BYTES} bytes",
+            who=origin,
+            got=f"more than {MAX_BYTES} bytes",
             expected="one device, a few kilobytes",
             remedy="Name the profile, not a data file.",
         )
-    return parse_profile(text, str(path))
+    return parse_profile(text, origin)
 
 
 def parse_profile(text: str, origin: str) -> HardwareProfile:
@@ -214,12 +220,16 @@ def _schema_problems(
 
 def _profile_error(found: list[_Problem], origin: str) -> ProfileError:
     """One error that tells each mistake on a line of its own, in the order of the file's lines."""
-    first, *others = sorted(found, key=lambda item: item[0])
+    mistakes = tuple(sorted(found, key=lambda item: item[0]))
+    first, *others = mistakes
     line, problem, remedy = first
     if not others:
-        return ProfileError(problem, who=f"{origin}:{line}", remedy=remedy or None)
-    rest = (f"{origin}:{line}: {problem}. {remedy}".rstrip() for line, problem, remedy in others)
-    return ProfileError("\n".join([f"{problem}. {remedy}".rstrip(), *rest]), who=f"{origin}:{line}")
+        error = ProfileError(problem, who=f"{origin}:{line}", remedy=remedy or None)
+    else:
+        rest = (f"{origin}:{line}: {problem}. {remedy}".rstrip() for line, problem, remedy in others)
+        error = ProfileError("\n".join([f"{problem}. {remedy}".rstrip(), *rest]), who=f"{origin}:{line}")
+    error.mistakes = mistakes
+    return error
 
 
 def _dotted(path: Sequence[str | int]) -> str:

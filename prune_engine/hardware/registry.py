@@ -10,33 +10,25 @@ import difflib
 import importlib.util
 import os
 import re
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from prune_engine.errors import ProfileError
+from prune_engine.hardware.entries import ProfileEntry, entries_at
 from prune_engine.hardware.host import cpu_model, host_profile, usable_cpus
 from prune_engine.hardware.loader import load_profile
+from prune_engine.hardware.packs import installed_packs
 from prune_engine.hardware.schema import HardwareProfile
 
 PATH_VARIABLE = "PRUNE_ENGINE_PROFILE_PATH"
-ENTRY_POINT_GROUP = "prune_engine.hardware_profiles"
 _BUILT_IN_PACKAGE = "prune_engine_hardware_profiles"
+_VENDOR_AND_DEVICE = re.compile(r"[a-z0-9][a-z0-9._-]*/[a-z0-9][a-z0-9._-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileEntry:
-    """A profile that was found. ``origin`` is its file, or the plugin that computed it.
-
-    ``profile`` is None, and ``error`` says why, for a file that cannot be used.
-    """
-
-    name: str
-    layer: str
-    origin: str
-    profile: HardwareProfile | None
-    error: ProfileError | None = None
+class BrokenProfileWarning(UserWarning):
+    """A file that may be a profile cannot be used, and the others are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,29 +59,36 @@ class ProfileRegistry:
         self._environ = os.environ if environ is None else environ
         self._user_folder = user_folder
         self._entries: tuple[ProfileEntry, ...] | None = None
+        self._has_told = False
 
     def resolve(self, name_or_path: str, *, n_threads: int | None = None) -> HardwareProfile:
         """Find a profile by name, alias, or path of a YAML file; ``auto`` is this machine.
 
         ``auto`` is the profile made for this processor's model if one has as many cores as we use
         (``n_threads``, by default all usable processors), else what `prune-engine profiles probe` measured
-        here with as many threads, else `host_profile`. Raises ProfileError.
+        here with as many threads, else `host_profile`. ``nvidia/a100`` is ``nvidia-a100``.
+
+        Files that were found and cannot be used are told by one BrokenProfileWarning each, once per registry: they
+        may be what was meant. Raises ProfileError.
         """
         return self.choose(name_or_path, n_threads=n_threads).profile
 
     def choose(self, name_or_path: str, *, n_threads: int | None = None) -> Choice:
         """Like `resolve`, with where the profile came from and, for ``auto``, why this one."""
         if name_or_path == "auto":
-            return self._of_this_machine(n_threads or len(usable_cpus()))
+            choice = self._of_this_machine(n_threads or len(usable_cpus()))
+            self._tell_of_broken()
+            return choice
         if _is_path(name_or_path):
             return Choice(load_profile(Path(name_or_path)), f"read from {name_or_path}")
-        wanted = name_or_path.lower()
+        wanted = name_or_path.lower().replace("/", "-")
         for entry in self.entries():
             aliases = entry.profile.aliases if entry.profile else ()
             if wanted in (entry.name, *aliases):
                 if entry.error:
                     raise entry.error
                 if entry.profile:
+                    self._tell_of_broken()
                     return Choice(entry.profile, f"{entry.layer}, {entry.origin}")
         raise self._unknown(name_or_path)
 
@@ -112,13 +111,15 @@ class ProfileRegistry:
 
     def _search(self) -> Iterator[ProfileEntry]:
         for path in self._path_variable():
-            yield from _from_path(path, PATH_VARIABLE)
-        yield from _from_path(self._user_folder or user_folder(), "user")
-        for point in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda p: (p.name, p.value)):
-            yield from _from_package(point.value, f"pack {point.name}")
+            yield from entries_at(path, PATH_VARIABLE)
+        yield from entries_at(self._user_folder or user_folder(), "user")
+        for pack in installed_packs():
+            yield from pack.entries
         for plugin, profile in self._computed:
             yield ProfileEntry(profile.name, "plugin", plugin, profile)
-        yield from _from_package(_BUILT_IN_PACKAGE, "built in")
+        built_in = importlib.util.find_spec(_BUILT_IN_PACKAGE)
+        for folder in (built_in.submodule_search_locations or ()) if built_in else ():
+            yield from entries_at(Path(folder), "built in")
 
     def _path_variable(self) -> Iterator[Path]:
         for part in filter(None, self._environ.get(PATH_VARIABLE, "").split(os.pathsep)):
@@ -151,11 +152,19 @@ class ProfileRegistry:
         remedy = f"`prune-engine profiles probe --threads {n_threads}` measures the rest"
         return Choice(host_profile(n_threads), f"what the operating system says; {remedy}")
 
+    def _tell_of_broken(self) -> None:
+        if not self._has_told:
+            self._has_told = True
+            for entry in self.entries():
+                if entry.error:
+                    text = f"a hardware profile is left out: {first_mistake(entry.error)}"
+                    warnings.warn(text, BrokenProfileWarning, stacklevel=4)
+
     def _unknown(self, name: str) -> ProfileError:
         names = sorted(self.profiles())
         close = difflib.get_close_matches(name.lower(), names, n=3)
-        broken = [e.origin for e in self.entries() if e.error]
-        note = f"; not usable: {', '.join(broken)}" if broken else ""
+        broken = [first_mistake(e.error) for e in self.entries() if e.error]
+        note = f"; not usable: {'; '.join(broken)}" if broken else ""
         return ProfileError(
             f"unknown hardware profile{note}",
             who="hardware profile",
@@ -165,8 +174,17 @@ class ProfileRegistry:
         )
 
 
+def first_mistake(error: ProfileError) -> str:
+    """An error on one line: the first mistake, and how many more there are."""
+    first, *others = str(error).splitlines()
+    return f"{first} ({len(others)} more; `prune-engine profiles check` tells all)" if others else first
+
+
 def _is_path(text: str) -> bool:
-    return os.sep in text or text.endswith((".yaml", ".yml"))
+    """Whether a file is meant; ``vendor/device`` is a name unless there is such a file."""
+    if text.endswith((".yaml", ".yml")):
+        return True
+    return os.sep in text and (not _VENDOR_AND_DEVICE.fullmatch(text.lower()) or Path(text).exists())
 
 
 def user_folder() -> Path:
@@ -174,24 +192,3 @@ def user_folder() -> Path:
     import platformdirs  # only those who look for a profile pay for it
 
     return Path(platformdirs.user_config_path("prune_engine")) / "profiles"
-
-
-def _from_package(package: str, layer: str) -> Iterator[ProfileEntry]:
-    """Profiles in the folders of a top-level package, found without importing it."""
-    spec = importlib.util.find_spec(package) if "." not in package else None
-    for folder in (spec.submodule_search_locations or ()) if spec else ():
-        yield from _from_path(Path(folder), layer)
-
-
-def _from_path(path: Path, layer: str) -> Iterator[ProfileEntry]:
-    """The profile of a file, or all of a folder; none if there is no such folder."""
-    files = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
-    for file in files:
-        if not file.is_file():
-            continue
-        try:
-            profile = load_profile(file)
-        except ProfileError as error:
-            yield ProfileEntry(file.stem, layer, str(file), None, error)
-        else:
-            yield ProfileEntry(profile.name, layer, str(file), profile)

@@ -51,6 +51,11 @@ def write_profile(profile: HardwareProfile, path: Path, comment: str = "") -> No
         raise _output_error(error, path) from error
 
 
+def scalar_text(value: Any) -> str:
+    """A plain value, or a number with its source, as YAML on one line."""
+    return _dump({"x": _without_default_origin(value)}, is_flow=True, width=10_000).strip()[len("{x: ") : -1]
+
+
 def _output_error(error: OSError, path: Path) -> OutputError:
     return OutputError(
         f"the profile cannot be written: {error.strerror or error}",
@@ -59,7 +64,7 @@ def _output_error(error: OSError, path: Path) -> OutputError:
     )
 
 
-def _dump(content: dict[str, Any], *, is_flow: bool | None) -> str:
+def _dump(content: dict[str, Any], *, is_flow: bool | None, width: int = 110) -> str:
     import yaml  # only those who write a profile pay for it
 
     class Dumper(yaml.SafeDumper):
@@ -73,7 +78,7 @@ def _dump(content: dict[str, Any], *, is_flow: bool | None) -> str:
 
     Dumper.add_representer(float, float_node)
     return yaml.dump(
-        content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=110, default_flow_style=is_flow
+        content, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=width, default_flow_style=is_flow
     )
 
 
