@@ -78,7 +78,7 @@ def packs_of_project(folder: Path) -> Iterator[Pack]:
 
 
 def ships_yaml(folder: Path, package: str) -> bool:
-    """Whether a project's YAML files get into its wheel, as far as pyproject.toml tells; setuptools must be told."""
+    """Whether a project's YAML files get into its wheel, as far as pyproject.toml tells."""
     content = _toml(folder / "pyproject.toml")
     backend = str(_table(content, "build-system").get("build-backend", "setuptools"))
     if not backend.startswith("setuptools") or (folder / "MANIFEST.in").is_file():

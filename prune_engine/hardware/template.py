@@ -52,11 +52,19 @@ _NOT_VECTOR_REGISTERS = "vector_registers"
 _HINTS: Mapping[DeviceKind, str] = {
     DeviceKind.CPU: "Rules look levels up by these names; a system cache is l3. Remove those it has not.",
     DeviceKind.GPU: "Rules look levels up by these names; l1 and l3 exist, too. Remove those it has not.",
-    DeviceKind.NPU: "Rules that ship read l0a l0b l0c (operands, sums of the matrix unit), ub (vector unit), nram, wram\n"
-    "# and sram; levels of other names are for people and for rules of your own.",
+    DeviceKind.NPU: "Rules that ship read l0a l0b l0c (operands, sums of the matrix unit), ub (vector unit), nram,\n"
+    "# wram and sram; levels of other names are for people and for rules of your own.",
 }
 #: Comments begin in this column, or behind a longer line.
 _COLUMN = 46
+
+
+_HEAD = """\
+What one {kind} can do. Write each number as {{value: 65536, source: sheet}}; the source is a key of sources, at the
+end. What is computed has `origin: derived`, what you measured `origin: measured`. Leave null what nobody published:
+rules and models treat it as unknown. Exponents have a point and a sign, as in 3.35e+12.
+`prune-engine profiles check FILE` tells all mistakes.
+"""
 
 
 def template(name: str, kind: DeviceKind, description: str) -> str:
@@ -110,12 +118,7 @@ _SOURCES_HINT = (
 
 
 def _head(kind: DeviceKind) -> tuple[str, ...]:
-    return (
-        f"# What one {kind.value.upper()} can do. Write each number as {{value: 65536, source: sheet}}; the source is a",
-        "# key of sources, at the end. What is computed has `origin: derived`, what you measured `origin: measured`.",
-        "# Leave null what nobody published: rules and models treat it as unknown. Exponents have a point and a sign,",
-        "# as in 3.35e+12. `prune-engine profiles check FILE` tells all mistakes.",
-    )
+    return tuple(f"# {line}" for line in _HEAD.format(kind=kind.value.upper()).splitlines())
 
 
 def _limit_fields() -> list[str]:
@@ -149,9 +152,7 @@ def _field(key: str, value: Any, indent: str, path: str, notes: dict[str, str]) 
         for item in value:
             start = f"{indent}  - "
             for name, inner in item.items():
-                yield from _field(
-                    name, inner, start, f"{path}.{'LEVEL' if path == 'memory' else 'UNIT'}.{name}", notes
-                )
+                yield from _field(name, inner, start, f"{path}.{item_name}.{name}", notes)
                 start = f"{indent}    "
     elif isinstance(value, Mapping) and "source" not in value and (value or key == "sources"):
         yield _line(f"{indent}{key}:" if value else f"{indent}{key}: {{}}", comment)
