@@ -1,3 +1,56 @@
-"""Prunes the schedule search space of tensor-program compilers before anyone pays for it."""
+"""Prunes the schedule search space of tensor-program compilers before anyone pays for it.
+
+`tune`, `transfer`, `prune` and `list_candidates` are the command's verbs as functions, `load` opens what they
+wrote, and `Search` is for those who measure by themselves. Importing this takes no time: what a name needs is
+imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from prune_engine.api.progress import Progress as Progress
+    from prune_engine.api.results import TunedTask as TunedTask
+    from prune_engine.api.results import TuneResult as TuneResult
+    from prune_engine.api.results import load as load
+    from prune_engine.api.tuning import transfer as transfer
+    from prune_engine.api.tuning import tune as tune
+    from prune_engine.errors import PruneEngineError as PruneEngineError
 
 __version__ = "0.1.0"
+
+#: Where each public name lives.
+_HOMES = {
+    "PruneEngineError": "prune_engine.errors",
+    "Progress": "prune_engine.api.progress",
+    "TuneResult": "prune_engine.api.results",
+    "TunedTask": "prune_engine.api.results",
+    "load": "prune_engine.api.results",
+    "transfer": "prune_engine.api.tuning",
+    "tune": "prune_engine.api.tuning",
+}
+
+__all__ = [
+    "Progress",
+    "PruneEngineError",
+    "TuneResult",
+    "TunedTask",
+    "__version__",
+    "load",
+    "transfer",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value  # found at once from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

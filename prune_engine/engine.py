@@ -18,7 +18,7 @@ from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
 from prune_engine.decision_files import DecisionWriter
-from prune_engine.errors import ConfigError
+from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.explain import explain_measurement, explain_verdicts
 from prune_engine.finals import Finals
 from prune_engine.funnel import Funnel
@@ -41,6 +41,7 @@ from prune_engine.scheduler import GradientScheduler
 from prune_engine.sources import Sources
 from prune_engine.space import DesignSpace
 from prune_engine.standing import as_contract_error, problem_of
+from prune_engine.steps import Bench, Steps
 from prune_engine.store.base import Store
 from prune_engine.strategies import Library, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
@@ -184,6 +185,28 @@ class Engine:
         self._store.finish_run(self._run_id)
         result = run_result(states, reason, self._run_id, self._budget.elapsed_secs)
         return replace(result, sources=self._transferring.sources)
+
+    def steps(self, task: TuningTask) -> Steps:
+        """Open a task whose candidates are measured elsewhere, and take in what the store has of it.
+
+        Raises SpaceError for a task without a space, ConfigError for a prior that the verifier cannot use.
+        """
+        self._start_run([task])
+        state = TaskState(task)
+        self._open_tasks([state])
+        if state.stop_reason == "no_space":
+            raise SpaceError("has no design space", who=task.name, got=state.failure_examples.get("space"))
+        bench = Bench(self._workbench.device_name(), self._workbench.n_threads(), self._profile.digest())
+        return Steps(
+            state,
+            self._rounds,
+            self._pipeline,
+            bench,
+            record=self._record,
+            tell=self._tell,
+            retire=lambda one: retire(one, self._config, self._auditor),
+            finish=lambda: self._store.finish_run(self._run_id),
+        )
 
     def save_verifier(self, path: Path) -> bool:
         """Write what the verifier learnt to a file that ``prior`` takes. Returns whether there is one.

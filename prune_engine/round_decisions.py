@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from prune_engine.candidates import CandidateBatch, rows_of
+from prune_engine.candidates import Candidate, CandidateBatch, rows_of
 from prune_engine.decision_lines import Fate, LineMaker, Prediction
 from prune_engine.decision_rows import Row, choices_json, rows_of_list
 from prune_engine.draft_list import DraftList
@@ -93,6 +93,20 @@ class RoundDecisions:
                 row = Row(-1, candidate.candidate_id, sketch.index, choices_json(sketch, candidate), "{}")
                 repaired = Fate(Stage.MEASURE, "workbench", Outcome.KEPT, _REPAIRED)
                 yield self._line(maker, head, row, self._fates.get(candidate.candidate_id, repaired), None)
+
+    def chosen(self) -> Iterator[tuple[Candidate, str, Prediction | None]]:
+        """Each candidate that was chosen, why, and the latency that is expected of it, where anybody can say."""
+        expected: dict[str, Prediction] = {}
+        if (listed := self._result.draft_list) is not None:
+            by, secs = self._predicted(listed)
+            latencies = [] if secs is None else secs.tolist()
+            for row in rows_of_list(listed) if latencies else ():
+                if row.candidate in self._chosen and not math.isnan(latencies[row.position]):
+                    expected[row.candidate] = Prediction(latencies[row.position], json.dumps(by))
+        for candidate in self._result.candidates:
+            fate = self._fates.get(candidate.candidate_id)
+            why = fate.reason if fate else self._chosen[candidate.candidate_id].value
+            yield candidate, why, expected.get(candidate.candidate_id)
 
     def _line(self, maker: LineMaker, head: str, row: Row, fate: Fate, prediction: Prediction | None) -> str:
         selected_as, one = self._chosen.get(row.candidate), self._ran.get(row.candidate)

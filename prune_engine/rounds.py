@@ -54,14 +54,9 @@ class Rounds:
 
     def run(self, state: TaskState, *, k: int) -> None:
         """Measure at most ``k`` candidates of an open task."""
-        result = self._chosen(state, k)
+        result = self.choose(state, k)
         if result is None:
             return
-        self._host.notify(
-            "batch_pruned",
-            task=state.task,
-            summary=PruneSummary(result.n_proposed, len(result.candidates), result.verdicts, result.seconds),
-        )
         measured: list[MeasuredCandidate] = []
         before, incumbent = RoundStart.of(state), state.best_secs
         why_not = "measuring broke down"
@@ -75,14 +70,39 @@ class Rounds:
         finally:
             self._tell(state, round_verdicts(result, measured, why_not))
             self._recorder.note(state, result, measured, before, why_not)
-        for candidate in (*result.candidates, *result.refused):  # those that were repaired into others, too
-            state.mark_seen(candidate)
+        self.mark_seen(state, result)
         state.n_barren_rounds = 0 if measured else state.n_barren_rounds + 1
+        self.learn(state, result, measured, incumbent)
+
+    def choose(self, state: TaskState, k: int) -> PruneResult | None:
+        """What to measure of an open task, at most ``k``; None where nothing else may be measured."""
+        result = self._chosen(state, k)
+        if result is not None:
+            self._host.notify(
+                "batch_pruned",
+                task=state.task,
+                summary=PruneSummary(result.n_proposed, len(result.candidates), result.verdicts, result.seconds),
+            )
+        return result
+
+    def mark_seen(self, state: TaskState, result: PruneResult) -> None:
+        """Never choose these candidates again, those included that the compiler refused or repaired into others."""
+        for candidate in (*result.candidates, *result.refused):
+            state.mark_seen(candidate)
+
+    def learn(
+        self,
+        state: TaskState,
+        result: PruneResult,
+        measured: Sequence[MeasuredCandidate],
+        incumbent_secs: float | None,
+    ) -> None:
+        """Take in what was measured of a choice. ``incumbent_secs`` was the best latency when it was made."""
         self._host.notify("batch_measured", task=state.task, measured=tuple(measured))
         self._transferring.note(state, measured)
         self._auditor.note(state, result, measured)
         if result.is_hopeless:
-            state.note_hopeless(len(measured), incumbent, self._config.plateau_gain)
+            state.note_hopeless(len(measured), incumbent_secs, self._config.plateau_gain)
         else:
             state.n_hopeless_trials = 0
         pairs = [(m.candidate, m.measurement) for m in measured if m.candidate]

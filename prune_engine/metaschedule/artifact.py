@@ -32,8 +32,9 @@ class Artifact:
         use_threads(metadata.n_threads)
         self._tvm = import_tvm()
         try:
-            library = _load_library(folder / metadata.library)
-            self._machine = self._tvm.runtime.vm.VirtualMachine(library, self._tvm.cpu())
+            #: The compiled library, as a ``tvm.runtime.Module``.
+            self.library = _load_library(folder / metadata.library)
+            self._machine = self._tvm.runtime.vm.VirtualMachine(self.library, self._tvm.cpu())
             self._main = self._machine["main"]
         except Exception as error:  # the loader raises OSError, RuntimeError, AttributeError, ...
             raise ArtifactError(

@@ -1,0 +1,1 @@
+"""What `import prune_engine` offers to programs: the verbs as functions, and ask and tell."""

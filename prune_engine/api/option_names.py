@@ -1,0 +1,52 @@
+"""Errors that call options as Python does: `threads`, not `--threads`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prune_engine.errors import PruneEngineError
+
+#: An option as the command line spells it, with or without a value.
+_OPTION = re.compile(r"(?<![\w/-])--(?P<no>no-)?(?P<name>[a-z]+(?:-[a-z]+)*)(?:=(?=\S)| (?=[A-Z][\w{]*=))?")
+#: Fields of EngineConfig whose option has another name.
+_FIELDS = {
+    "n_trials": "trials",
+    "budget_secs": "seconds",
+    "batch_size": "batch",
+    "plateau_trials": "plateau",
+    "draft_scorer": "draft",
+    "disabled_rules": "disable_rule",
+    "blocked_plugins": "block",
+    "plugin_files": "plugin",
+    "transfer_trials": "measurements",
+    "source_form": "choose_by",
+}
+_RENAMED = {"trials": "trials", "from": "source", "number": "n"}
+
+
+@contextmanager
+def python_names() -> Iterator[None]:
+    """Rewrite the text of what is raised inside for somebody who calls functions."""
+    try:
+        yield
+    except PruneEngineError as error:
+        error.who = error.who and as_python(error.who)
+        error.remedy = error.remedy and as_python(error.remedy)
+        error.args = (as_python(str(error)), *error.args[1:])
+        raise
+
+
+def as_python(text: str) -> str:
+    """A message in which options are called as arguments."""
+    text = _OPTION.sub(_argument, text)
+    for field, option in _FIELDS.items():
+        text = re.sub(rf"(?<![\w./-]){field}(?=: )", option, text)
+    return text.replace("engine configuration: invalid options: ", "")
+
+
+def _argument(match: re.Match[str]) -> str:
+    name = match["name"].replace("-", "_")
+    name = _RENAMED.get(name, name)
+    return f"{name}=False" if match["no"] else f"{name}="
