@@ -82,18 +82,24 @@ class CandidateBatch:
         """Whether the sketch's loops could not be read, so that symbols of the loop nest do not exist."""
         return self.sketch.nests is None
 
+    def knows(self, *names: str) -> bool:
+        """Whether all of these symbols can be asked for: given with the space, or registered and not opaque."""
+        space = self.space
+        return all(name in space.given or (not self.is_opaque and name in space.symbols) for name in names)
+
     def symbol(self, name: str) -> Column:
         """A symbol's column, float64 or int64 (n,), read-only: computed once per batch, when first asked for.
 
         Raises PluginContractError for a name that nobody registered, or a column of the wrong form.
         """
         if name not in self._symbols:
-            definition = self.space.symbols.get(name)
+            definition = self.space.given.get(name) or self.space.symbols.get(name)
             if definition is None:
+                known = sorted({*self.space.given, *self.space.symbols})
                 raise PluginContractError(
                     "no such symbol",
                     who=f"symbol {name!r}",
-                    expected="one of: " + (", ".join(sorted(self.space.symbols)) or "(none is registered)"),
+                    expected="one of: " + (", ".join(known) or "(none is registered)"),
                 )
             self._symbols[name] = compute_column(definition, self)
         return self._symbols[name]

@@ -51,12 +51,16 @@ class Masking:
         return frozenset(rule.name for rule in self._rules if rule.kind is RuleKind.HEURISTIC)
 
     def restrict(
-        self, space: DesignSpace, funnel: Funnel | None = None, only: RuleKind | None = None
+        self,
+        space: DesignSpace,
+        funnel: Funnel | None = None,
+        only: RuleKind | None = None,
+        left: dict[str, DesignSpace] | None = None,
     ) -> tuple[DesignSpace, tuple[Verdict, ...]]:
         """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something.
 
         ``funnel`` is given a step for each rule that overrides ``restrict``; with ``only`` no rule of another kind
-        is asked.
+        is asked. ``left`` is given what each rule that cut something leaves of the space, in order.
         """
         verdicts: list[Verdict] = []
         task_id = space.task.task_id
@@ -87,6 +91,8 @@ class Masking:
                 verdicts.append(
                     Verdict(Stage.TASK_SPACE, rule.name, Outcome.DROPPED, reason, dropped, None, evidence)
                 )
+                if left is not None:
+                    left[rule.name] = smaller
             space = smaller
         return space, tuple(verdicts)
 
@@ -95,10 +101,13 @@ class Masking:
         used = {rule.name for rule in self._rules if self._standing.is_used(rule, task_id)}
         return self._table_audits.rules(task_id) & used
 
-    def judge(self, batch: CandidateBatch, funnel: Funnel | None = None) -> tuple[BoolArray, BoolArray]:
+    def judge(
+        self, batch: CandidateBatch, funnel: Funnel | None = None, drops: dict[str, BoolArray] | None = None
+    ) -> tuple[BoolArray, BoolArray]:
         """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
 
-        ``funnel`` is given a step for each rule that masks and had anything left to judge.
+        ``funnel`` is given a step for each rule that masks and had anything left to judge, ``drops`` what each rule
+        that dropped something dropped, bool (n,).
         """
         alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
         legal = alive
@@ -107,8 +116,11 @@ class Masking:
             if not n_in:
                 break
             started = time.perf_counter()
-            alive = alive & ~self._dropped_by(rule, survivors, alive)
+            dropped = self._dropped_by(rule, survivors, alive)
+            alive = alive & ~dropped
             took = time.perf_counter() - started
+            if drops is not None and dropped.any():
+                drops[rule.name] = dropped
             if funnel is not None:
                 funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), took, rule.kind))
             legal = alive if rule.kind is RuleKind.LEGALITY else legal

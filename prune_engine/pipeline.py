@@ -170,25 +170,38 @@ class Pipeline:
         self._standing.switch_off(rule_name, task_id)
 
     def restrict(
-        self, space: DesignSpace, funnel: Funnel | None = None, only: RuleKind | None = None
+        self,
+        space: DesignSpace,
+        funnel: Funnel | None = None,
+        only: RuleKind | None = None,
+        left: dict[str, DesignSpace] | None = None,
     ) -> tuple[DesignSpace, tuple[Verdict, ...]]:
         """Stage 1: cut rows out of the choice tables; one verdict per rule that cut something.
 
         ``funnel`` is given a step for each rule that overrides ``restrict``; with ``only`` no rule of another kind
-        is asked.
+        is asked. ``left`` is given what each rule that cut something leaves of the space, in order.
         """
-        return self._masking.restrict(space, funnel, only)
+        return self._masking.restrict(space, funnel, only, left)
 
     def cutting(self, task_id: str) -> frozenset[str]:
         """The names of the guesses that cut rows out of a task's choice tables and still judge it."""
         return self._masking.cutting(task_id)
 
-    def judge(self, batch: CandidateBatch, funnel: Funnel | None = None) -> tuple[BoolArray, BoolArray]:
+    def judge(
+        self, batch: CandidateBatch, funnel: Funnel | None = None, drops: dict[str, BoolArray] | None = None
+    ) -> tuple[BoolArray, BoolArray]:
         """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
 
-        ``funnel`` is given a step for each rule that masks and had anything left to judge.
+        ``funnel`` is given a step for each rule that masks and had anything left to judge, ``drops`` what each rule
+        that dropped something dropped, bool (n,).
         """
-        return self._masking.judge(batch, funnel)
+        return self._masking.judge(batch, funnel, drops)
+
+    def why_dropped(
+        self, stage: Stage, rule_name: str, batch: CandidateBatch, row: int
+    ) -> tuple[str, dict[str, float]] | None:
+        """The reason of a rule for a candidate that it dropped, and what it read; None if there is no such rule."""
+        return self._masking.why_dropped(stage, rule_name, batch, row)
 
     def fitness(self, batch: CandidateBatch) -> Float64Array:
         """What an explorer may climb on, float64 (n,), >= 0: 0 where a rule drops the candidate.

@@ -18,12 +18,13 @@ class CandidateSymbols(Mapping[str, float]):
 
     def __init__(self, batch: CandidateBatch, row: int) -> None:
         self._batch = batch.take(np.array([row]))
+        self._names = {**batch.space.symbols, **batch.space.given}
         self.asked: dict[str, float] = {}
 
     def __getitem__(self, name: str) -> float:
         """A symbol's value. Raises KeyError for one that is not registered, or that this sketch has not."""
         if name not in self.asked:
-            if name not in self._batch.space.symbols:
+            if name not in self._names:
                 raise KeyError(name)
             try:
                 self.asked[name] = float(self._batch.symbol(name)[0])
@@ -32,10 +33,10 @@ class CandidateSymbols(Mapping[str, float]):
         return self.asked[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._batch.space.symbols)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._batch.space.symbols)
+        return len(self._names)
 
 
 def reason_of(rule: Rule, symbols: Mapping[str, float], profile: HardwareProfile) -> tuple[str, dict[str, float]]:

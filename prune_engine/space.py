@@ -152,11 +152,16 @@ class SpaceRestriction:
 
 @dataclass(frozen=True, slots=True)
 class DesignSpace:
-    """All sketches of a task, and the symbols that can be asked of its batches, by name."""
+    """All sketches of a task, and the symbols that can be asked of its batches, by name.
+
+    ``given`` are symbols that came with the space, see `prune_engine.given`: they hide registered ones of their
+    names, and exist for opaque sketches as well.
+    """
 
     task: TuningTask
     sketches: tuple[Sketch, ...]
     symbols: Mapping[str, SymbolDef] = field(default_factory=dict, repr=False, compare=False)
+    given: Mapping[str, SymbolDef] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def size(self) -> int:

@@ -39,7 +39,7 @@ class SymbolBound(Rule, abc.ABC):
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
         """Keep what is within the bound; bool (n,)."""
         bound = self.bound(profile)
-        if bound is None or batch.is_opaque:
+        if bound is None or not batch.knows(self.symbol):
             return keep_all(batch)
         return np.asarray(batch.symbol(self.symbol) <= bound.value)
 

@@ -31,7 +31,7 @@ class DeviceFill(Rule):
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
         """Keep what uses enough of the device, and everything where there is too little to divide; bool (n,)."""
         least = _least(batch.space.task, profile)
-        if least is None or batch.is_opaque:
+        if least is None or not batch.knows(_SYMBOLS[profile.kind]):
             return keep_all(batch)
         return np.asarray(batch.symbol(_SYMBOLS[profile.kind]) > least)
 

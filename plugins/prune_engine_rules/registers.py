@@ -28,12 +28,12 @@ class RegisterPressure(Rule):
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
         """Keep what fits; bool (n,)."""
         keep = keep_all(batch)
-        if profile.kind is not DeviceKind.GPU or batch.is_opaque:
+        if profile.kind is not DeviceKind.GPU or not batch.knows("registers_per_thread"):
             return keep
         per_thread, per_block = (profile.value(path) for path in self.hardware_basis)
         if per_thread is not None:
             keep &= batch.symbol("registers_per_thread") <= per_thread
-        if per_block is not None:
+        if per_block is not None and batch.knows("threads_per_block"):
             keep &= batch.symbol("registers_per_thread") * batch.symbol("threads_per_block") <= per_block
         return keep
 
@@ -61,7 +61,8 @@ class VectorRegisters(Rule):
         """Keep what fits into a few times the registers; bool (n,)."""
         count, size = (profile.value(path) for path in self.hardware_basis)
         dtypes = batch.space.task.arg_dtypes
-        if profile.kind is not DeviceKind.CPU or batch.is_opaque or count is None or size is None or not dtypes:
+        is_known = profile.kind is DeviceKind.CPU and batch.knows(_REGISTERS, "vector_lanes")
+        if not is_known or count is None or size is None or not dtypes:
             return keep_all(batch)
         # The symbol counts registers as wide as the vectorised loop, be that one lane or four vectors.
         n_bytes = batch.symbol(_REGISTERS) * batch.symbol("vector_lanes") * item_bytes(dtypes[-1])

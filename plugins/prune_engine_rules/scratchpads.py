@@ -43,8 +43,8 @@ class Scratchpads(Rule):
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
         """Keep what fits into every scratchpad; bool (n,)."""
         keep = keep_all(batch)
-        if not batch.is_opaque:
-            for level, limit in _hard_limits(profile, self.symbols):
+        for level, limit in _hard_limits(profile, self.symbols):
+            if batch.knows(self.symbols[level]):
                 keep &= batch.symbol(self.symbols[level]) <= limit
         return keep
 
