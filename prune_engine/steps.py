@@ -113,9 +113,16 @@ class Steps:
         return found
 
     def tell(
-        self, candidate_id: str, *, run_secs: Sequence[float] = (), error: MeasureError | None = None
+        self,
+        candidate_id: str,
+        *,
+        run_secs: Sequence[float] = (),
+        error: MeasureError | None = None,
+        trace_json: str | None = None,
     ) -> Measurement:
         """Take in a result: the seconds of one call for each repeat, or how it failed.
+
+        ``trace_json`` is the compiler's text of what ran: with it the schedule can go to a library.
 
         Raises TellError for a candidate that is not pending, seconds that are no positive numbers, and where there
         is neither a latency nor an error, or both; StoreError if it cannot be stored. Nothing has changed then.
@@ -147,7 +154,7 @@ class Steps:
             profile_digest=self._bench.profile_digest,
             measured_at=time.time(),
         )
-        measured = MeasuredCandidate(candidate, measurement)
+        measured = MeasuredCandidate(candidate, measurement, trace_json)
         self._record(self.state, measured)
         del self._pending[candidate_id]
         of_round.told.append(measured)
