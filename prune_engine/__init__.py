@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from prune_engine.api.results import TunedTask as TunedTask
     from prune_engine.api.results import TuneResult as TuneResult
     from prune_engine.api.results import load as load
+    from prune_engine.api.search import Search as Search
+    from prune_engine.api.search_candidates import Best as Best
+    from prune_engine.api.search_candidates import SearchCandidate as SearchCandidate
     from prune_engine.api.tuning import transfer as transfer
     from prune_engine.api.tuning import tune as tune
     from prune_engine.errors import PruneEngineError as PruneEngineError
@@ -24,6 +27,9 @@ __version__ = "0.1.0"
 #: Where each public name lives.
 _HOMES = {
     "PruneEngineError": "prune_engine.errors",
+    "Best": "prune_engine.api.search_candidates",
+    "Search": "prune_engine.api.search",
+    "SearchCandidate": "prune_engine.api.search_candidates",
     "Progress": "prune_engine.api.progress",
     "TuneResult": "prune_engine.api.results",
     "TunedTask": "prune_engine.api.results",
@@ -33,8 +39,11 @@ _HOMES = {
 }
 
 __all__ = [
+    "Best",
     "Progress",
     "PruneEngineError",
+    "Search",
+    "SearchCandidate",
     "TuneResult",
     "TunedTask",
     "__version__",

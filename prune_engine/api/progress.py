@@ -67,7 +67,7 @@ class _Teller:
 
 
 @contextmanager
-def watched(progress: Watching) -> Iterator[tuple[Observer, Callable[[], bool]]]:
+def watched(progress: Watching, *, takes_signals: bool = True) -> Iterator[tuple[Observer, Callable[[], bool]]]:
     """An observer, and whether the run is to stop: once the user pressed Ctrl-C.
 
     The first Ctrl-C ends the run in order, the second raises KeyboardInterrupt at once. Outside the main thread
@@ -87,7 +87,10 @@ def watched(progress: Watching) -> Iterator[tuple[Observer, Callable[[], bool]]]
 
             shown = stack.enter_context(progress_observer(quiet=False, as_json=False))
         teller = _Teller(progress if callable(progress) else None, shown)
-        yield teller, stack.enter_context(_stopped(teller.on_status))
+        if takes_signals:
+            yield teller, stack.enter_context(_stopped(teller.on_status))
+        else:
+            yield teller, lambda: False
 
 
 @contextmanager

@@ -45,6 +45,11 @@ class Study:
         self._materialisers: dict[str, Materialiser] = {}
 
     @property
+    def host(self) -> PluginHost:
+        """Who loaded the plugins."""
+        return self._host
+
+    @property
     def explorer(self) -> Explorer:
         """The active explorer."""
         return self._strategies.explorer
