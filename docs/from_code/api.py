@@ -1,0 +1,58 @@
+"""The pages of the Python interface: which modules are public, by reader. All else may change at any time."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+
+#: Pages of the reference: title, what it is for, and modules; what is here is what docs/compatibility.md promises.
+PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "plugins": (
+        "For plugins",
+        "The strategies, what they are shown and what they return.",
+        (
+            "prune_engine.hookspecs",
+            "prune_engine.strategies",
+            "prune_engine.candidates",
+            "prune_engine.space",
+            "prune_engine.verdicts",
+            "prune_engine.measurement",
+            "prune_engine.task",
+            "prune_engine.lifecycle",
+            "prune_engine.config",
+        ),
+    ),
+    "symbols": (
+        "Symbols",
+        "Columns over a batch: defining them, and what they are made of.",
+        ("prune_engine.symbols.table", "prune_engine.symbols.expr", "prune_engine.symbols.evaluate"),
+    ),
+    "testing": ("Testing", "Contract classes and things to test with.", ("prune_engine.testing",)),
+    "hardware": (
+        "Hardware profiles",
+        "Profiles as objects.",
+        ("prune_engine.hardware", "prune_engine.hardware.schema"),
+    ),
+    "engine": (
+        "The engine",
+        "For programs that bring their own tasks and their own way of measuring.",
+        ("prune_engine.engine", "prune_engine.plugins", "prune_engine.store.base", "prune_engine.store.open"),
+    ),
+    "errors": (
+        "Errors",
+        "Every error is a `PruneEngineError` with the exit code of the program.",
+        ("prune_engine.errors",),
+    ),
+}
+
+
+def api_page(name: str) -> str:
+    """Return one page in Markdown, for mkdocstrings."""
+    title, purpose, modules = PAGES[name]
+    parts = [f"# {title}\n\n{purpose}\n"]
+    for module in modules:
+        # A package is what it names; a module shows what it defines.
+        shown = getattr(importlib.import_module(module), "__all__", None)
+        members = f"\n    options:\n      members: {list(shown)}" if shown else ""
+        parts.append(f"::: {module}{members}\n")
+    return "\n".join(parts)
