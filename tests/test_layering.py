@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, PLUGINS = ROOT / "prune_engine", ROOT / "plugins"
 
 #: Everything else under prune_engine/ is core.
-OUTER = ("store", "metaschedule", "report", "cli", "testing")
+OUTER = ("store", "metaschedule", "report", "cli", "testing", "ffi")
 #: The core may know what a store must offer, not how one is made.
 STORE_INTERFACE = ("prune_engine.store.base",)
 CORE_LIBRARIES = {"numpy", "pluggy", "pydantic", "pydantic_core", "yaml"}
@@ -35,7 +35,8 @@ OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}}
 #: Library -> the only folders that import it.
 KEPT_IN = {
     "tvm": ("prune_engine/metaschedule/",),
-    "tvm_ffi": ("prune_engine/metaschedule/",),
+    # The foreign-function interface by itself is light: it needs no compiler.
+    "tvm_ffi": ("prune_engine/metaschedule/", "prune_engine/ffi/"),
     "sqlalchemy": ("prune_engine/store/",),
     "alembic": ("prune_engine/store/",),
     "lightgbm": ("plugins/prune_engine_lightgbm/",),
