@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
 from prune_engine.policy import Policy, policy_of
+from prune_engine.pruning import Pruned, pruned
 from prune_engine.recording import Recorder
 from prune_engine.retiring import retire
 from prune_engine.rounds import Rounds
@@ -215,12 +217,27 @@ class Engine:
         """
         return self._teacher.save(path)
 
-    def prune(self, space: DesignSpace, batches: Sequence[CandidateBatch], k: int) -> PruneResult:
-        """Stages 1 to 5 on anyone's candidates of a space: at most ``k`` worth measuring, and every verdict.
+    @overload
+    def prune(self, space: DesignSpace, batches: CandidateBatch) -> Pruned: ...
 
-        Nothing is measured or stored. Candidates outside what the rules leave of the space are dropped. The funnel
-        begins with the rules that cut the space, whose counts are its sizes.
+    @overload
+    def prune(self, space: DesignSpace, batches: Sequence[CandidateBatch], k: int) -> PruneResult: ...
+
+    def prune(
+        self, space: DesignSpace, batches: CandidateBatch | Sequence[CandidateBatch], k: int | None = None
+    ) -> Pruned | PruneResult:
+        """Judge anyone's candidates of a space. Nothing is measured or stored.
+
+        Of one batch, all that is said of each of its rows: what is kept, why the rest is not, and in which order to
+        try it (`prune_engine.pruner.Pruner` does that without an engine). Of several, stages 1 to 5: at most ``k``
+        candidates worth measuring, and every verdict. What lies outside of what rules leave of the space is
+        dropped. The funnel begins with the rules that cut the space, whose counts are its sizes.
         """
+        if isinstance(batches, CandidateBatch):
+            own = CandidateBatch(space, space.sketches[batches.sketch.index], batches.indices)
+            return pruned(self._pipeline, self._strategies.symbols, own, dict(self._told))
+        if k is None:
+            raise TypeError("prune needs k, the number of candidates, for a sequence of batches")
         funnel = Funnel()
         restricted, verdicts = self._pipeline.restrict(replace(space, symbols=self._strategies.symbols), funnel)
         inside = [CandidateBatch(restricted, restricted.sketches[b.sketch.index], b.indices) for b in batches]

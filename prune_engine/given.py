@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,16 +20,23 @@ DecisionColumns = Mapping[str, NDArray[np.generic]]
 #: How a symbol is given: a number, the name of a variable, or a function of all decisions of a batch.
 GivenSymbol = float | str | Callable[[DecisionColumns], ArrayLike]
 
+#: Names that only a space can give, with unit and meaning: the draft reads them beside those of the symbol table.
+GIVEN_ONLY: Final[Mapping[str, tuple[str, str]]] = {
+    "matrix_flops": ("operations", "of those in flops_total, what matrix units do"),
+    "tensor_bytes": ("bytes", "of all tensors once: what traffic_dram_bytes would be with an unlimited cache"),
+    "shared_traffic_bytes": ("bytes", "that all threads of a GPU read from shared memory"),
+    "staging_steps": ("steps", "in which a block waits until operands have come into shared memory"),
+}
 _SHARED = "given symbols"
-_BUILTIN = {definition.name: definition for definition in BUILTIN_SYMBOLS}
+_MEANINGS: Final = {**{s.name: (s.unit, s.meaning) for s in BUILTIN_SYMBOLS}, **GIVEN_ONLY}
 
 
 def with_symbols(space: DesignSpace, symbols: Mapping[str, GivenSymbol]) -> DesignSpace:
     """The same space with symbols of its owner, beside those that it has.
 
-    Under a name of the symbol table (docs/reference/symbols.md) a symbol has that meaning and unit, and rules and
-    drafts read it. Other names are for strategies of one's own. A function gets whole columns, one value per
-    candidate, and returns a column, or one number for all.
+    Under a name of the symbol table (docs/reference/symbols.md) or of ``GIVEN_ONLY`` a symbol has that meaning and
+    unit, and rules and drafts read it. Other names are for strategies of one's own. A function gets whole columns,
+    one value per candidate, and returns a column, or one number for all.
 
     Raises ConfigError for something that is no number, variable or function.
     """
@@ -149,9 +157,8 @@ def _value(name: str, symbol: object, batch: CandidateBatch) -> object:
 
 
 def _described(name: str) -> SymbolDef:
-    """A definition with the unit and meaning that the name has in the symbol table, if it is in there."""
-    known = _BUILTIN.get(name)
-    unit, meaning = (known.unit, known.meaning) if known else ("", "given with the space")
+    """A definition with the unit and meaning that the name has, if it has one."""
+    unit, meaning = _MEANINGS.get(name, ("", "given with the space"))
     return SymbolDef(name, unit, meaning, "given with the space", _undefined)
 
 
@@ -171,8 +178,8 @@ def _checked(name: str, values: object, n: int, *, may_broadcast: bool = True) -
             got=f"{column.dtype} {column.shape}",
             expected=f"numbers ({n},), one per candidate",
         )
-    numbers: Column = column.astype(np.float64 if column.dtype.kind == "f" else np.int64)
-    if numbers.dtype == np.float64 and not np.isfinite(numbers).all():
+    numbers: Column = column.astype(np.float64) if column.dtype.kind == "f" else column.astype(np.int64)
+    if not np.isfinite(numbers).all():
         row = int(np.argmin(np.isfinite(numbers)))
         raise ConfigError(
             "is not finite",
@@ -180,7 +187,7 @@ def _checked(name: str, values: object, n: int, *, may_broadcast: bool = True) -
             got=f"{numbers[row]} for candidate {row}",
             expected="finite numbers",
         )
-    if name in _BUILTIN and len(numbers) and numbers.min() < 0:
+    if name in _MEANINGS and len(numbers) and numbers.min() < 0:
         row = int(np.argmin(numbers))
         raise ConfigError(
             "is negative", who=f"symbol {name!r}", got=f"{numbers[row]} for candidate {row}", expected=">= 0"

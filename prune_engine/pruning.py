@@ -81,7 +81,7 @@ def pruned(
     that cannot be computed.
     """
     funnel, left = Funnel(), dict[str, DesignSpace]()
-    space, cuts = pipeline.restrict(replace(batch.space, symbols=symbols), funnel, None, left)
+    space, _ = pipeline.restrict(replace(batch.space, symbols=symbols), funnel, None, left)
     batch = CandidateBatch(space, space.sketches[batch.sketch.index], batch.indices)
     read = work_out_given(batch)
     n = len(batch)

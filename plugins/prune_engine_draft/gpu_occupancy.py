@@ -18,7 +18,7 @@ Columns = Mapping[str, Float64Array]
 
 #: Registers for addresses, counters and operands beside a thread's results: the median that ptxas reports for
 #: 1 100 recorded kernels that spill nothing.
-_REGISTERS_BESIDE: Final = 40
+REGISTERS_BESIDE: Final = 40
 #: Shared memory that the system takes of each block (CUDA C++ programming guide, compute capability 8 and later).
 _SYSTEM_SHARED_BYTES: Final = 1024
 #: How often the limit of unrolling must be doubled until no compiler unrolls any more. Half of the recorded kernels
@@ -56,7 +56,7 @@ def occupancy(c: Columns, device: GpuDevice) -> Occupancy:
     warps = np.ceil(threads / device.warp)
     results = c["local_bytes"] / BANK_BYTES + fragment_registers(c, device)
     in_memory = _in_memory(c, results, device)
-    wanted = results * (in_memory == 0) + _REGISTERS_BESIDE
+    wanted = results * (in_memory == 0) + REGISTERS_BESIDE
     most = np.minimum(device.registers_per_thread, np.floor(device.registers_per_core / (warps * device.warp)))
     spilled = np.maximum(wanted - most, 0) / wanted
     # More threads than a core has registers for are not legal, but asked about all the same: a unit at least.

@@ -13,6 +13,7 @@ from prune_engine.strategies import DraftScorer
 from prune_engine.verdicts import DraftScores
 from prune_engine_draft.calibrated import TaskWeights
 from prune_engine_draft.cpu import cpu_terms
+from prune_engine_draft.given import can_draft, given_terms
 from prune_engine_draft.priors import prior_weights
 from prune_engine_draft.remembered import RememberedTerms
 from prune_engine_draft.terms import DraftTerms, Float64Array
@@ -44,8 +45,8 @@ class SymbolDraft(DraftScorer):
         self._terms_of = RememberedTerms(terms_of)
 
     def score(self, batch: CandidateBatch, profile: HardwareProfile) -> DraftScores:
-        """Score a batch. Candidates of a sketch that could not be read are all equal, without a latency."""
-        if batch.is_opaque:
+        """Score a batch. Candidates that could not be read, and of which too little is given, are all equal."""
+        if not _is_known(batch, profile):
             return DraftScores(np.ones(len(batch)))
         drafted = self._terms_of(batch, profile)
         latency = drafted.latency_secs
@@ -57,8 +58,8 @@ class SymbolDraft(DraftScorer):
         return DraftScores(scores, latency, {**drafted.symbols, **_in_secs(drafted)}, drafted.penalties)
 
     def update(self, batch: CandidateBatch, measurements: Sequence[Measurement], profile: HardwareProfile) -> None:
-        """Learn what was measured; failed measurements, and those of opaque sketches, say nothing."""
-        if batch.is_opaque or not len(batch):
+        """Learn what was measured; failures, and measurements of what it has no latency of, say nothing."""
+        if not len(batch) or not _is_known(batch, profile):
             return
         drafted = self._terms_of(batch, profile)
         if drafted.terms:
@@ -88,8 +89,14 @@ def _in_secs(drafted: DraftTerms) -> dict[str, Float64Array]:
     return {f"{name}_secs": secs for name, secs in drafted.terms.items()}
 
 
+def _is_known(batch: CandidateBatch, profile: HardwareProfile) -> bool:
+    return not batch.is_opaque or can_draft(batch, profile)
+
+
 def terms_of(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
-    """The form of the draft for this kind of device. Raises SpaceError for a batch that could not be read."""
+    """The form of the draft for this kind of device. A batch that could not be read is drafted by what is given."""
+    if batch.is_opaque:
+        return given_terms(batch, profile)
     if profile.kind is DeviceKind.GPU:
         from prune_engine_draft.gpu import gpu_terms
 

@@ -29,12 +29,12 @@ def columns_of(batch: CandidateBatch, device: Device, of_nest: NestFeatures = ne
     """Named columns float32 (n,): of the loop nest, the decisions and the device.
 
     ``of_nest`` gives those of the loop nest. Where the sketch could not be read (``batch.is_opaque``) products and
-    ratios of its categorical numbers stand in for what symbols would tell.
+    ratios of its categorical numbers stand in for what symbols would tell, beside those that came with the space.
     """
     columns: dict[str, Float32Array] = {
         f"{DECISION}{name}": column.astype(np.float32) for name, column in decision_columns(batch).items()
     }
-    columns |= _joint_columns(batch) if batch.is_opaque else of_nest(batch, device)
+    columns |= _joint_columns(batch) | _given_columns(batch) if batch.is_opaque else of_nest(batch, device)
     n = len(batch)
     columns |= {name: np.full(n, value, dtype=np.float32) for name, value in device.columns().items()}
     return columns
@@ -62,4 +62,15 @@ def _joint_columns(batch: CandidateBatch) -> dict[str, Float32Array]:
         columns[f"{DECISION}{one}*{other}"] = a + b
         columns[f"{DECISION}{one}/{other}"] = a - b
     columns[f"{DECISION}product"] = np.sum(list(logs.values()), axis=0, dtype=np.float32)
+    return columns
+
+
+def _given_columns(batch: CandidateBatch) -> dict[str, Float32Array]:
+    """log2 of what came with the space, where it is a quantity: rules and drafts read the same numbers."""
+    columns: dict[str, Float32Array] = {}
+    for name in batch.space.given:
+        values = batch.symbol(name)
+        if not len(values) or values.min() >= 0:
+            # They mean the same everywhere, but are what the kernel's owner says they are: of this kernel's space.
+            columns[f"{DECISION}given.{name}"] = np.log2(1 + values.astype(np.float32))
     return columns

@@ -43,7 +43,7 @@ KS = (1, 4, 8, 16, 64)
 CONSTANTS = (
     *((gpu_kernel, n) for n in ("_FMA_CYCLES", "_SHARED_CYCLES", "_LOCAL_CYCLES", "_COPY_CYCLES", "_STAGE_CYCLES")),
     *((gpu_kernel, n) for n in ("_COPY_INSTRUCTIONS", "_LOCAL_ACCESSES", "_PIPELINED_SHARE", "_PADDED_CYCLES")),
-    *((gpu_occupancy, n) for n in ("_REGISTERS_BESIDE", "_DOUBLINGS", "_HALF_BUSY_WARPS")),
+    *((gpu_occupancy, n) for n in ("REGISTERS_BESIDE", "_DOUBLINGS", "_HALF_BUSY_WARPS")),
 )
 _WINNERS = 0.05
 
