@@ -82,6 +82,10 @@ class SpaceError(PruneEngineError):
     """A design space cannot be generated or read."""
 
 
+class SearchStateError(PruneEngineError):
+    """A search strategy that a compiler drives was called out of order."""
+
+
 class WhitelistError(PruneEngineError):
     """A schedule is not fit to be whitelisted: illegal, wrong in its numbers, or slow."""
 

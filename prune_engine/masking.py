@@ -107,7 +107,7 @@ class Masking:
         """Stage 2 without audits: what the LEGALITY rules keep, and what all rules keep, bool (n,) each.
 
         ``funnel`` is given a step for each rule that masks and had anything left to judge, ``drops`` what each rule
-        that dropped something dropped, bool (n,).
+        that dropped something dropped, bool (n,). With a funnel `first_reason` knows why, afterwards.
         """
         alive, survivors = np.ones(len(batch), dtype=np.bool_), Survivors(batch)
         legal = alive
@@ -122,6 +122,8 @@ class Masking:
             if drops is not None and dropped.any():
                 drops[rule.name] = dropped
             if funnel is not None:
+                if dropped.any():
+                    self._remember_reason(rule, batch, int(dropped.argmax()))
                 funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), took, rule.kind))
             legal = alive if rule.kind is RuleKind.LEGALITY else legal
         return legal, alive
@@ -241,6 +243,16 @@ class Masking:
     def example(self, rule_name: str, task_id: str) -> Candidate | None:
         """The first candidate of a task that a rule dropped: the reason of its verdicts is that of this one."""
         return self._examples.get((rule_name, task_id))
+
+    def first_reason(self, rule_name: str, task_id: str) -> str | None:
+        """Why a rule dropped the first candidate of a task that it dropped; None if it dropped none."""
+        found = self._first_reasons.get((rule_name, task_id))
+        return found[0] if found else None
+
+    def table_reason(self, rule_name: str) -> str | None:
+        """Why a rule cuts rows out of choice tables; None if there is no such rule."""
+        rule = self.rule(rule_name)
+        return self._reason(rule, {})[0] if rule else None
 
     def _used(self, batch: CandidateBatch) -> list[Rule]:
         """The rules that mask candidates of this batch's task."""

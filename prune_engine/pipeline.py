@@ -153,6 +153,14 @@ class Pipeline:
         """The first candidate of a task that a rule dropped: the reason of its verdicts is that of this one."""
         return self._masking.example(rule_name, task_id)
 
+    def first_reason(self, rule_name: str, task_id: str) -> str | None:
+        """Why a rule dropped the first candidate of a task that it dropped; None if it dropped none."""
+        return self._masking.first_reason(rule_name, task_id)
+
+    def table_reason(self, rule_name: str) -> str | None:
+        """Why a rule cuts rows out of choice tables; None if there is no such rule."""
+        return self._masking.table_reason(rule_name)
+
     def ask(self, strategy: Strategy, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of a strategy, see `call_guard.call`."""
         return self._standing.ask(strategy, function, *args, **kwargs)

@@ -43,7 +43,7 @@ class Scratchpads(Rule):
     def mask(self, batch: CandidateBatch, profile: HardwareProfile) -> BoolArray:
         """Keep what fits into every scratchpad; bool (n,)."""
         keep = keep_all(batch)
-        for level, limit in _hard_limits(profile, self.symbols):
+        for level, limit, _ in _hard_limits(profile, self.symbols):
             if batch.knows(self.symbols[level]):
                 keep &= batch.symbol(self.symbols[level]) <= limit
         return keep
@@ -52,11 +52,11 @@ class Scratchpads(Rule):
         """Name each scratchpad that is too small."""
         limits = list(_hard_limits(profile, self.symbols))
         found = [
-            f"{symbols[name]:.15g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level})"
-            for level, limit in limits
+            f"{symbols[name]:.15g} bytes in {level}, which holds {limit} ({profile.name}, memory.{level}.{field})"
+            for level, limit, field in limits
             if (name := self.symbols[level]) in symbols and symbols[name] > limit
         ]
-        known = ", ".join(f"{level} {limit}" for level, limit in limits) or f"none known of {profile.name}"
+        known = ", ".join(f"{level} {limit}" for level, limit, _ in limits) or f"none known of {profile.name}"
         return "; ".join(found) or f"a tile larger than its scratchpad (bytes: {known})"
 
 
@@ -68,8 +68,9 @@ class SharedScratchpads(Scratchpads):
     symbols = SHARED_SYMBOLS
 
 
-def _hard_limits(profile: HardwareProfile, symbols: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """Scratchpads of a device that have symbols, with the bytes a kernel may have."""
+def _hard_limits(profile: HardwareProfile, symbols: Mapping[str, str]) -> Iterator[tuple[str, int, str]]:
+    """Scratchpads of a device that have symbols, the bytes a kernel may have, and the field that says so."""
     for memory in profile.memory:
         if memory.name in symbols and memory.is_hard_limit and memory.limit_bytes is not None:
-            yield memory.name, memory.limit_bytes
+            field = "usable_bytes" if memory.usable_bytes else "capacity_bytes"
+            yield memory.name, memory.limit_bytes, field

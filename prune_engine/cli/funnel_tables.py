@@ -57,6 +57,9 @@ def print_rules(console: Console, steps: list[Mapping[str, Any]], title: str) ->
         print_line(
             console, f"{n_idle} {'more ' if shown else ''}{title if n_idle == 1 else title + 's'} cut nothing"
         )
+    for step in shown:
+        if step.get("reason"):
+            print_line(console, f"why {step['rule']}: {step['reason']}")
     for step in steps:
         if step["failed"]:
             print_line(console, f"warning: {step['rule']} failed and was left out: {step['failed']}")

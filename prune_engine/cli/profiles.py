@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prune_engine.cli.profiles_check import check
+from prune_engine.cli.profiles_new import new
 from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 profiles = typer.Typer(
     name="profiles",
-    help="Hardware profiles: list, show, check and compare them, or measure this machine.",
+    help="Hardware profiles: list, show, write, check and compare them, or measure this machine.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -35,7 +37,7 @@ def list_profiles(as_json: _Json = False) -> None:
     """List all profiles in search order: the first of a name hides those after it."""
     from prune_engine.cli.profile_tables import print_entries
 
-    entries = _registry().entries()
+    entries = registry_with_plugins().entries()
     if as_json:
         typer.echo(json.dumps([_entry_record(entry) for entry in entries], indent=2))
     else:
@@ -53,7 +55,7 @@ def show(
     from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.profile_tables import print_profile
 
-    choice = _registry().choose(name, n_threads=threads_or_default(threads))
+    choice = registry_with_plugins().choose(name, n_threads=threads_or_default(threads))
     if as_json:
         record = choice.profile.model_dump(mode="json")
         typer.echo(json.dumps({**record, "digest": choice.profile.digest(), "found": choice.reason}, indent=2))
@@ -61,36 +63,8 @@ def show(
         print_profile(choice)
 
 
-@profiles.command("check")
-@writing_to_stdout(_REDIRECTED)
-def check(files: Annotated[list[Path], typer.Argument(help="YAML files, or folders of them.")]) -> None:
-    """Check profiles of one's own: all mistakes are told; the exit code is 2 if there are any.
-
-    Of an NPU, whose memory levels have the vendor's names, those are noted that no rule reads.
-    """
-    from prune_engine.errors import ProfileError
-    from prune_engine.hardware import DeviceKind, level_names, load_profile
-    from prune_engine.hardware.fields import number_rows
-
-    n_broken, read_levels = 0, None
-    for file in _yaml_files(files):
-        try:
-            profile = load_profile(file)
-        except ProfileError as error:
-            n_broken += 1
-            say(f"error: {error}")
-        else:
-            rows = number_rows(profile)
-            n_unknown = sum(row.value is None for row in rows)
-            typer.echo(f"{file}: ok, {profile.name}: {len(rows) - n_unknown} numbers, {n_unknown} unknown")
-            if profile.kind is DeviceKind.NPU:
-                read_levels = _levels_of_rules() if read_levels is None else read_levels
-                unread = ", ".join(m.name for m in profile.memory if m.name not in {*read_levels, "dram"})
-                known = ", ".join(sorted(read_levels - {*level_names(DeviceKind.CPU)}))
-                if unread:
-                    say(f"note: {file}: no rule reads memory {unread}; rules read {known}")
-    if n_broken:
-        raise typer.Exit(ProfileError.exit_code)
+profiles.command("check")(check)
+profiles.command("new")(new)
 
 
 @profiles.command("diff")
@@ -106,7 +80,7 @@ def diff(
     from prune_engine.cli.profile_tables import print_differences
     from prune_engine.hardware.fields import differences
 
-    registry, n_threads = _registry(), threads_or_default(threads)
+    registry, n_threads = registry_with_plugins(), threads_or_default(threads)
     first, second = (registry.resolve(name, n_threads=n_threads) for name in (a, b))
     rows = differences(first, second)
     if as_json:
@@ -172,7 +146,7 @@ def probe(
             print_profile(Choice(profile, f"measured now, written to {path}"))
 
 
-def _registry() -> ProfileRegistry:
+def registry_with_plugins() -> ProfileRegistry:
     """All profiles, those that plugins compute too; a plugin that fails is told and left out."""
     from prune_engine.config import EngineConfig
     from prune_engine.hardware import HardwareProfile, ProfileRegistry
@@ -187,20 +161,6 @@ def _registry() -> ProfileRegistry:
     return ProfileRegistry([(name, item) for name, item in collected if isinstance(item, HardwareProfile)])
 
 
-def _levels_of_rules() -> set[str]:
-    """Memory levels that a rule of any plugin reads, by name."""
-    from prune_engine.config import EngineConfig
-    from prune_engine.plugins import PluginHost
-    from prune_engine.strategies import Rule
-
-    config = EngineConfig()
-    host = PluginHost(config)
-    host.load()
-    rules = [rule for _, rule in host.collect("register_rules", config=config) if isinstance(rule, Rule)]
-    paths = [path.split(".") for rule in rules for path in rule.hardware_basis]
-    return {path[1] for path in paths if path[0] == "memory"}
-
-
 def _entry_record(entry: ProfileEntry) -> dict[str, object]:
     profile: HardwareProfile | None = entry.profile
     return {
@@ -213,11 +173,3 @@ def _entry_record(entry: ProfileEntry) -> dict[str, object]:
         "digest": profile.digest() if profile else None,
         "error": str(entry.error) if entry.error else None,
     }
-
-
-def _yaml_files(paths: list[Path]) -> list[Path]:
-    found: list[Path] = []
-    for path in paths:
-        inside = sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else []
-        found += inside or [path]
-    return found

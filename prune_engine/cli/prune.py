@@ -14,10 +14,13 @@ from prune_engine.cli import study_options as options
 from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from prune_engine.census import Census, Share
     from prune_engine.cli.late_progress import LateProgress
     from prune_engine.funnel import FunnelStep, StrategyFailure
     from prune_engine.metaschedule.study import Study
+    from prune_engine.pipeline import Pipeline
     from prune_engine.task import TuningTask
 
 _DEFAULT_SAMPLES = 200_000
@@ -101,8 +104,9 @@ def _task_record(
     except SpaceError as error:
         return {**record, "error": str(error)}
     space_secs = time.perf_counter() - started
+    pipeline = study.pipeline(failures=failures)
     census = take_census(
-        study.pipeline(failures=failures),
+        pipeline,
         space,
         sample_size=samples,
         rng=np.random.default_rng(seed),
@@ -117,11 +121,22 @@ def _task_record(
         "opaque_reasons": opaque,
         "failed_rules": {name: failure.error for name, failure in failures.items()},
         "space_secs": space_secs,
-        **_census_record(census),
+        **_census_record(census, lambda step: _why(step, pipeline, task)),
     }
 
 
-def _census_record(census: Census) -> dict[str, Any]:
+def _why(step: FunnelStep, pipeline: Pipeline, task: TuningTask) -> str | None:
+    """Why a rule cut something: of the first candidate that it dropped, or of all that a task-space rule cut."""
+    from prune_engine.verdicts import Stage
+
+    if not step.n_cut or step.failed:
+        return None
+    if step.stage is not Stage.TASK_SPACE:
+        return pipeline.first_reason(step.strategy, task.task_id)
+    return pipeline.table_reason(step.strategy)
+
+
+def _census_record(census: Census, why: Callable[[FunnelStep], str | None]) -> dict[str, Any]:
     return {
         "size": census.full_size,
         "size_after_space_rules": census.size,
@@ -135,8 +150,8 @@ def _census_record(census: Census) -> dict[str, Any]:
         "kept_share_of_space": census.kept_of_space,
         "judge_secs": census.seconds,
         "judged_per_sec": census.per_sec,
-        "space_rules": [_step_record(step) for step in census.space_steps],
-        "rules": [_step_record(step) for step in census.rule_steps],
+        "space_rules": [_step_record(step, why(step)) for step in census.space_steps],
+        "rules": [_step_record(step, why(step)) for step in census.rule_steps],
     }
 
 
@@ -144,7 +159,7 @@ def _share_record(share: Share | None) -> dict[str, float] | None:
     return None if share is None else {"value": share.value, "low": share.low, "high": share.high}
 
 
-def _step_record(step: FunnelStep) -> dict[str, Any]:
+def _step_record(step: FunnelStep, reason: str | None) -> dict[str, Any]:
     return {
         "rule": step.strategy,
         "kind": step.kind.value if step.kind else None,
@@ -153,4 +168,5 @@ def _step_record(step: FunnelStep) -> dict[str, Any]:
         "n_out": step.n_out,
         "seconds": step.seconds,
         "failed": step.failed,
+        "reason": reason,
     }

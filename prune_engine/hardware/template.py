@@ -52,8 +52,8 @@ _NOT_VECTOR_REGISTERS = "vector_registers"
 _HINTS: Mapping[DeviceKind, str] = {
     DeviceKind.CPU: "Rules look levels up by these names; a system cache is l3. Remove those it has not.",
     DeviceKind.GPU: "Rules look levels up by these names; l1 and l3 exist, too. Remove those it has not.",
-    DeviceKind.NPU: "Rules that ship read l0a l0b l0c (operands, sums of the matrix unit), ub (vector unit), nram,\n"
-    "# wram and sram; levels of other names are for people and for rules of your own.",
+    DeviceKind.NPU: "Rules that ship read l0a l0b l0c (operands and sums of a matrix unit), ub (vector unit),\n"
+    "# nram, wram and sram; levels of other names are for people and for rules of your own.",
 }
 #: Comments begin in this column, or behind a longer line.
 _COLUMN = 46
