@@ -16,6 +16,7 @@ from prune_engine.pipeline import Pipeline
 from prune_engine.space import Sketch
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Outcome, RuleKind, SelectionReason, Stage
+from prune_engine.whitelisting import STRATEGY as WHITELIST
 
 #: A failure's message is cut here: the store has all of it.
 _MAX_ERROR = 300
@@ -135,8 +136,9 @@ class LineMaker:
             return DecisionKind.LEGALITY if is_compiler else DecisionKind.MEASUREMENT
         if fate.stage in (Stage.TASK_SPACE, Stage.RULE):
             rule = self._pipeline.rule(fate.strategy)
-            if rule is None:
-                return DecisionKind.CHOICE
+            if rule is None:  # guesses do not count for listed schedules: what drops one is sure
+                is_illegal = fate.strategy == WHITELIST and fate.outcome is Outcome.DROPPED
+                return DecisionKind.LEGALITY if is_illegal else DecisionKind.CHOICE
             return DecisionKind.LEGALITY if rule.kind is RuleKind.LEGALITY else DecisionKind.HEURISTIC
         return DecisionKind.GUESS if fate.stage in (Stage.DRAFT, Stage.VERIFY) else DecisionKind.CHOICE
 

@@ -115,6 +115,7 @@ class Decision:
 
 #: What a line begins with, as it is written.
 _HEAD = re.compile(rb'\{"version":\d+,"run":"[^"]*","task":"([^"]*)","task_name":("(?:[^"\\]|\\.)*")')
+_RUN = re.compile(rb'\{"version":\d+,"run":"([^"]*)"')
 #: Reads, writes and describes lines.
 LINES: TypeAdapter[Decision] = TypeAdapter(Decision)
 
@@ -169,6 +170,16 @@ def read_tasks(folder: Path) -> list[tuple[str, str]]:
                 last = line[: match.end()]
                 found.setdefault(match[1].decode(), json.loads(match[2]))
     return list(found.items())
+
+
+def runs_of(folder: Path) -> list[str]:
+    """The ids of the runs that a folder has decisions of, oldest first: each begins a file. Raises OSError."""
+    found: dict[str, None] = {}
+    for path in decision_files(folder):
+        first = next(iter(lines_of(path)), b"")
+        if match := _RUN.match(first):
+            found.setdefault(match[1].decode("utf-8", "replace"))
+    return list(found)
 
 
 def schema() -> dict[str, Any]:

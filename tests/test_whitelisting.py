@@ -15,7 +15,7 @@ from kits.whitelists import enlist, fixed_listed, make_check, make_listed
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.decision_files import DecisionWriter
-from prune_engine.decisions import read_decisions
+from prune_engine.decisions import DecisionKind, read_decisions
 from prune_engine.engine import Engine
 from prune_engine.hookspecs import hookimpl
 from prune_engine.plugins import PluginHost
@@ -255,6 +255,7 @@ def test_decision_chains_say_which_were_refused(store: Store, tmp_path: Path) ->
     )
     found = [d for d in read_decisions(tmp_path) if d.strategy == STRATEGY]
     assert [d.outcome for d in found] == [Outcome.DROPPED] * 2
+    assert {d.kind for d in found} == {DecisionKind.LEGALITY}
     for decision, identity in zip(found, ids(2), strict=True):
         assert "dropped by acme.legal" in decision.reason
         assert f"(candidate {identity})" in decision.reason

@@ -7,7 +7,7 @@ import sys
 import textwrap
 from contextlib import redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,11 +17,7 @@ from prune_engine.cli.streams import writing_to_stdout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from prune_engine.cli.explain_tasks import KnownTask
-    from prune_engine.explain_decisions import Chain
     from prune_engine.store.base import Store
-
-_BEST, _WORST = "best", "worst"
 
 
 def explain(
@@ -43,7 +39,10 @@ def explain(
         Path | None,
         typer.Option(help="Result folder of `prune-engine tune`.", show_default="all in ./tuned"),
     ] = None,
-    store: Annotated[str | None, typer.Option(help="Store to look into as well: file or URL.")] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(help="Store to look into as well, for what the decisions do not tell of: file or URL."),
+    ] = None,
     why_not: Annotated[
         str | None,
         typer.Option(
@@ -74,6 +73,7 @@ def explain(
 
     Nothing is built or measured: a run has written down what it decided.
     """
+    from prune_engine.cli.explain_recorded import explained
     from prune_engine.cli.explain_tasks import known_tasks
     from prune_engine.errors import ArtifactError, ConfigError
 
@@ -84,9 +84,9 @@ def explain(
     opened = _opened(store)
     try:
         with redirect_stdout(sys.stderr):  # stdout is for the result alone, whatever plugins print
-            tasks = known_tasks(out, opened)
+            tasks = known_tasks(out, opened, with_untouched=why_not is None)
             if why_not is None:
-                record = _explained(task, candidate, tasks, opened)
+                record = explained(task, candidate, tasks, opened)
             else:
                 from prune_engine.cli.explain_why_not import why_not_told
 
@@ -140,52 +140,3 @@ def _opened(url: str | None) -> Store | None:
     from prune_engine.store.open import open_existing_store
 
     return open_existing_store(url)
-
-
-def _explained(
-    wanted: str, candidate: str | None, tasks: Sequence[KnownTask], store: Store | None
-) -> dict[str, Any]:
-    from prune_engine.cli.explain_store import explained_by_store
-    from prune_engine.cli.explain_tasks import task_named
-    from prune_engine.decisions import read_decisions
-    from prune_engine.errors import ArtifactError
-    from prune_engine.explain_decisions import Chain, explain_task
-
-    known = task_named(wanted, tasks)
-    if known.folder is None:
-        assert store is not None, "a task without decisions is of the store"
-        return explained_by_store(store, known, candidate)
-    chain = Chain.of(known.task_id, read_decisions(known.folder, known.task_id))
-    if not chain.counts:
-        raise ArtifactError(
-            "no line on this task is a decision",
-            who=str(known.folder),
-            got=f"task {known.task_id}",
-            expected="lines as `prune-engine tune` writes them",
-        )
-    head = {"task_id": known.task_id, "name": chain.name, "folder": str(known.folder)}
-    if candidate is None:
-        return {**head, "sentences": explain_task(chain)}
-    return {**head, **_of_candidate(candidate, known, chain)}
-
-
-def _of_candidate(wanted: str, known: KnownTask, chain: Chain) -> dict[str, Any]:
-    from prune_engine.cli.explain_tasks import candidate_named
-    from prune_engine.decisions import as_json, read_decisions
-    from prune_engine.errors import ConfigError
-    from prune_engine.explain_decisions import explain_candidate
-
-    assert known.folder is not None, "only of tasks with decisions"
-    if wanted in (_BEST, _WORST):
-        if not chain.ranked:
-            raise ConfigError("nothing of this task ran", who="CANDIDATE", got=wanted, expected="an id")
-        identity = chain.ranked[0 if wanted == _BEST else -1].candidate
-        assert identity is not None, "counts are not measured"
-    else:
-        identity = candidate_named(wanted, list(chain.looked_at))
-    fates = list(read_decisions(known.folder, known.task_id, identity))
-    return {
-        "candidate_id": identity,
-        "sentences": explain_candidate(chain, fates),
-        "decisions": [as_json(fate) for fate in fates],
-    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.cli.explain_tasks import KnownTask, candidate_named
@@ -19,31 +20,35 @@ def explained_by_store(store: Store, known: KnownTask, candidate: str | None) ->
     head: dict[str, Any] = {"task_id": known.task_id, "name": known.name, "folder": None}
     if candidate is None:
         return {**head, "sentences": explain_verdicts(task, store.verdicts(known.task_id))}
-    rows = {row.candidate_id: row for row in _measured(store, known.task_id)}
-    identity = _identity(candidate, rows)
+    rows = measured_of(store, known.task_id)
+    if candidate in ("best", "worst"):
+        secs = {name: row.measurement.latency_secs for name, row in rows.items()}
+        identity = identity_of(candidate, {name: value for name, value in secs.items() if value is not None})
+    else:
+        identity = candidate_named(candidate, list(rows))
     sentences = explain_verdicts(task, store.verdicts(known.task_id, identity))
-    return {**head, "candidate_id": identity, "sentences": [*sentences, explain_measurement(rows[identity])]}
+    return {**head, "candidate_id": identity, "sentences": [*sentences, *measured_told(rows, identity)]}
 
 
-def _identity(wanted: str, rows: dict[str, StoredCandidate]) -> str:
-    if wanted not in ("best", "worst"):
-        return candidate_named(wanted, list(rows))
-    ran = [
-        (secs, identity)
-        for identity, row in rows.items()
-        if identity != DEFAULT_CANDIDATE and (secs := row.measurement.latency_secs) is not None
-    ]
-    if not ran:
-        raise ConfigError("nothing of this task ran", who="CANDIDATE", got=wanted, expected="an id")
-    return min(ran)[1] if wanted == "best" else max(ran)[1]
-
-
-def _measured(store: Store, task_id: str) -> list[StoredCandidate]:
-    """What was measured on the device of the newest run that has anything of the task."""
+def measured_of(store: Store, task_id: str) -> dict[str, StoredCandidate]:
+    """By id what was measured on the device of the newest run that has anything of the task, its default apart."""
     for run in store.runs():
         device, n_threads = run.manifest.get("device"), run.manifest.get("n_threads")
         if isinstance(device, str) and isinstance(n_threads, int):
-            found = list(store.candidates(task_id, device, n_threads))
+            found = {row.candidate_id: row for row in store.candidates(task_id, device, n_threads)}
             if found:
-                return found
-    return []
+                return {name: row for name, row in found.items() if name != DEFAULT_CANDIDATE}
+    return {}
+
+
+def measured_told(rows: Mapping[str, StoredCandidate], identity: str) -> list[str]:
+    """How a candidate ran by a store, where that has it."""
+    return [explain_measurement(rows[identity])] if identity in rows else []
+
+
+def identity_of(wanted: str, latency_secs: Mapping[str, float]) -> str:
+    """The best or the worst by latency. Raises ConfigError if nothing ran."""
+    if not latency_secs:
+        raise ConfigError("nothing of this task ran", who="CANDIDATE", got=wanted, expected="an id")
+    ranked = sorted((secs, name) for name, secs in latency_secs.items())
+    return ranked[0 if wanted == "best" else -1][1]

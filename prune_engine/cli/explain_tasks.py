@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.decision_files import DECISIONS_FOLDER
+from prune_engine.decisions import read_tasks, runs_of
 from prune_engine.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,17 +26,21 @@ _MOST_NAMED = 8
 class KnownTask:
     """A task that something is recorded of: ``folder`` is that of its decisions, None for the store alone.
 
-    ``number`` is its place from 1 on in its result, or in its run on the store.
+    ``number`` is its place from 1 on in its result, or in its run on the store. ``untouched`` says, where neither
+    has anything on a task of a result, why that is so.
     """
 
     task_id: str
     name: str
     folder: Path | None
     number: int
+    untouched: str = ""
 
 
-def known_tasks(out: Path | None, store: Store | None) -> list[KnownTask]:
+def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool = False) -> list[KnownTask]:
     """The tasks of a result folder, by default of all in ./tuned, and of a store.
+
+    ``with_untouched`` adds those of the results that nothing is recorded of.
 
     Raises ConfigError for a folder without decisions.
     """
@@ -58,7 +63,21 @@ def known_tasks(out: Path | None, store: Store | None) -> list[KnownTask]:
             if task.task_id not in known:
                 known.add(task.task_id)
                 found.append(KnownTask(task.task_id, task.name, None, number))
+    if with_untouched:
+        found += [task for folder in folders for task in _untouched(folder) if task.task_id not in known]
     return found
+
+
+def stale_told(folder: Path) -> list[str]:
+    """A sentence where the decisions in a folder are not of the run that its result is of; else none."""
+    run = _result(folder.parent).get("run_id")
+    runs = runs_of(folder)
+    if not isinstance(run, str) or run in runs or not runs:
+        return []
+    return [
+        f"The result in {folder.parent} is of a later run ({run[:12]}) that recorded no decisions: this is what "
+        f"{'an earlier run' if len(runs) == 1 else f'{len(runs)} earlier runs'} decided."
+    ]
 
 
 def task_named(wanted: str, tasks: Sequence[KnownTask]) -> KnownTask:
@@ -121,8 +140,6 @@ def _near(wanted: str, tasks: Sequence[KnownTask]) -> str:
 
 def _tasks_of(folder: Path) -> list[KnownTask]:
     """The tasks of one folder, in the order in which the result lists them, if there is one."""
-    from prune_engine.decisions import read_tasks
-
     listed = _result(folder.parent).get("tasks")
     ids = [one.get("task_id") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
     places = {task_id: place for place, task_id in enumerate(ids)}
@@ -131,6 +148,42 @@ def _tasks_of(folder: Path) -> list[KnownTask]:
         KnownTask(task_id, name, folder, places.get(task_id, len(places) + i) + 1)
         for i, (task_id, name) in enumerate(found)
     ]
+
+
+def _untouched(folder: Path) -> list[KnownTask]:
+    """The tasks of a result that no decision is recorded of, with the reason."""
+    result = _result(folder.parent)
+    listed = result.get("tasks")
+    recorded = {task_id for task_id, _ in read_tasks(folder)}
+    found = []
+    for number, task in enumerate(listed if isinstance(listed, list) else (), 1):
+        if isinstance(task, dict) and isinstance(identity := task.get("task_id"), str) and identity not in recorded:
+            name = task.get("name")
+            found.append(
+                KnownTask(identity, name if isinstance(name, str) else identity, None, number, _why_untouched(task))
+            )
+    return found
+
+
+def _why_untouched(task: Mapping[str, Any]) -> str:
+    from prune_engine.cli.results import stop_reason_text
+
+    reason, examples = str(task.get("stop_reason")), task.get("failure_examples")
+    shown = next(iter(examples.values()), "") if isinstance(examples, dict) else ""
+    if reason == "default_failed":
+        return f"no candidate of it was looked at, as its untuned kernel could not be measured ({shown})"
+    if reason == "no_space":
+        return f"no candidate of it was looked at, as it has no design space ({shown})"
+    if task.get("n_trials"):
+        return (
+            f"{task['n_trials']} candidates of it were measured, but no decisions on it are recorded here; --store "
+            "tells what a store knows"
+        )
+    size = task.get("space_size")
+    if isinstance(size, int) and size <= 1:
+        return "no candidate of it was looked at, as it has nothing to choose: it keeps its only schedule"
+    why = f", the run ended before because {stop_reason_text(reason)}" if task.get("stop_reason") else ""
+    return f"no candidate of it was looked at: it got no turn{why}"
 
 
 def manifest_model(out: Path) -> str | None:

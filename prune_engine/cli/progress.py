@@ -45,7 +45,10 @@ class LiveProgress(Observer):
         self._live.stop()
 
     def on_status(self, message: str) -> None:
-        """Show the phase."""
+        """Show the phase; a warning stays, above the table."""
+        if message.startswith("warning: "):
+            self._console.print(message, markup=False, highlight=False, soft_wrap=True)
+            return
         self._status = message
         self._live.update(self._render())
 

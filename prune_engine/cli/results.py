@@ -116,7 +116,7 @@ def print_result(outcome: TuneOutcome) -> None:
     console.print()
     console.print(_model_table(outcome))
     console.print(outcome.comparison.remark)
-    reason = _STOP_REASONS.get(outcome.run.stop_reason, outcome.run.stop_reason)
+    reason = stop_reason_text(outcome.run.stop_reason)
     console.print(f"tuning ended after {outcome.run.elapsed_secs:.0f} s because {reason};", end=" ")
     console.print(f"{outcome.run.n_new} new measurements")
     if outcome.phase_secs:
@@ -134,6 +134,11 @@ def print_result(outcome: TuneOutcome) -> None:
         f"written to {outcome.artifact_dir}; try: prune-engine run {outcome.artifact_dir}", soft_wrap=True
     )
     console.print(f"the whole run as a page to read: prune-engine report {outcome.artifact_dir}", soft_wrap=True)
+
+
+def stop_reason_text(reason: str) -> str:
+    """Why a run or a task ended, as what follows "because"."""
+    return _STOP_REASONS.get(reason, reason)
 
 
 def _model_table(outcome: TuneOutcome) -> Table:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.cli.streams import say, telling_warnings, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.lifecycle import Observer
@@ -51,8 +51,10 @@ def progress_observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
     if quiet:
         yield SilentObserver()
     elif as_json:
-        yield JsonProgress()
-    elif sys.stderr.isatty():
+        progress = JsonProgress()
+        with telling_warnings(progress.on_status):  # each line of it is JSON
+            yield progress
+    elif is_live(sys.stderr):
         from rich.console import Console
 
         with LiveProgress(Console(stderr=True)) as live:

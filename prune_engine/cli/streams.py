@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from prune_engine.errors import OutputError
 
@@ -47,6 +49,31 @@ def say(line: str) -> None:
 
 
 @contextmanager
+@contextmanager
+def telling_warnings(tell: Callable[[str], None] = say) -> Iterator[None]:
+    """Let Python's warnings to users be told as all others are, without the place in our code that gave them."""
+    show = warnings.showwarning
+
+    def told(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        if issubclass(category, UserWarning):
+            tell(f"warning: {message}")
+        else:  # for developers
+            show(message, category, filename, lineno, file, line)
+
+    warnings.showwarning = told
+    try:
+        yield
+    finally:
+        warnings.showwarning = show
+
+
 def writing_to_stdout(remedy: str) -> Iterator[None]:
     """Turn a failed write (a full disk behind a redirection) into an OutputError; a closed pipe stays one."""
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DECISIONS_FOLDER, DEFAULT_MAX_BYTES, DecisionWriter
+from prune_engine.decision_files import DECISIONS_FOLDER, DEFAULT_MAX_BYTES, DecisionWriter, decision_files
 from prune_engine.engine import Engine
 from prune_engine.errors import ModelImportError, OutputError, TargetError
 from prune_engine.hardware.fit import check_fits
@@ -152,7 +152,7 @@ def _tune(
                 library=library,
                 model_name=model.name,
                 manifest=_manifest(request, target, model),
-                decisions=_decision_writer(request),
+                decisions=decision_writer(request, observer.on_status),
             )
             if request.policy_path is not None:
                 check_pinned(request.policy_path, engine.policy)
@@ -327,12 +327,14 @@ def _write_verifier(request: TuneRequest, engine: Engine) -> Path | None:
     return request.out_dir / _VERIFIER_NAME
 
 
-def _decision_writer(request: TuneRequest) -> DecisionWriter | None:
-    return (
-        DecisionWriter(request.out_dir / DECISIONS_FOLDER, request.decision_bytes)
-        if request.decision_bytes
-        else None
-    )
+def decision_writer(request: TuneRequest, say: Callable[[str], None]) -> DecisionWriter | None:
+    """Who records decisions, None if nobody does: ``say`` is told if then others' would look like this run's."""
+    folder = request.out_dir / DECISIONS_FOLDER
+    if request.decision_bytes:
+        return DecisionWriter(folder, request.decision_bytes)
+    if decision_files(folder):
+        say(f"warning: what is in {folder} are decisions of earlier runs, as this one records none")
+    return None
 
 
 def _database_dir(request: TuneRequest) -> Path:

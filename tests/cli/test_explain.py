@@ -105,7 +105,8 @@ def test_numbers_are_those_of_the_result(inside: Inside, result: Path, tmp_path:
     # Kernels that nothing was decided of count, too.
     (tmp_path / "result.json").write_text(json.dumps({"tasks": [{"task_id": x} for x in ("none", *ids)]}))
     assert inside("explain", "3", "--out", tmp_path)[1].startswith("Task dense2:")
-    assert inside("explain", "1", "--out", tmp_path)[0] == 2
+    assert "Task none: no candidate of it was looked at" in inside("explain", "1", "--out", tmp_path)[1]
+    assert inside("explain", "5", "--out", tmp_path)[0] == 2
 
 
 def test_a_folder_without_decisions(inside: Inside, tmp_path: Path) -> None:
@@ -200,3 +201,95 @@ def test_files_that_cannot_be_read_are_told(inside: Inside, result: Path, tmp_pa
     code, told, err = inside("explain", "dense1", "--out", out)
     assert (code, told) == (6, "")
     assert "0002.jsonl.gz: cannot be read" in err
+
+
+@pytest.fixture
+def later(result: Path, tmp_path: Path) -> Path:
+    """The same decisions beside a store that a later run, whose decisions are elsewhere, measured more on."""
+    shutil.copytree(result / "decisions", tmp_path / "decisions")
+    shutil.copy(result / "store.db", tmp_path / "store.db")
+    config = EngineConfig.of(n_trials=60, explore_size=256, draft_size=64, draft_scorer=None, verifier=None, seed=5)
+    store = SqlStore(f"sqlite:///{tmp_path / 'store.db'}")
+    Engine(config, FakeWorkbench(seed=3), store, make_profile()).run([make_task("dense1")])
+    store.close()
+    return tmp_path
+
+
+def test_a_store_adds_what_the_decisions_do_not_tell(inside: Inside, later: Path) -> None:
+    both = ("--out", later, "--store", later / "store.db")
+    store = SqlStore(f"sqlite:///{later / 'store.db'}")
+    made_with = store.runs()[0].manifest
+    rows = list(
+        store.candidates(make_task("dense1").task_id, str(made_with["device"]), int(str(made_with["n_threads"])))
+    )
+    secs = {row.candidate_id: row.measurement.latency_secs for row in rows if row.candidate_id != "default"}
+    ran = {name: value for name, value in secs.items() if value is not None}
+    recorded = {d.candidate for d in read_decisions(later / "decisions") if d.measured}
+    others = ran.keys() - recorded
+    code, out, err = inside("explain", "dense1", *both)
+    assert code == 0, err
+    assert out.startswith("Task dense1: in ")
+    assert f"has {len(others)} more that ran, of runs whose decisions are not here" in " ".join(out.split())
+    assert inside("explain", "dense1", "best", *both, "--json")[1].count(min(ran, key=lambda name: ran[name])) > 0
+    one = min(others)
+    code, out, err = inside("explain", "dense1", one, *both)
+    assert code == 0, err
+    assert f"Candidate {one} was kept by" in out
+    assert "It took " in out
+    assert inside("explain", "dense1", one, "--out", later)[0] == 2
+
+
+def test_damaged_lines_are_told_as_other_warnings_are(inside: Inside, result: Path, tmp_path: Path) -> None:
+    shutil.copytree(result / "decisions", tmp_path / "decisions")
+    (file,) = sorted((tmp_path / "decisions").iterdir())
+    task = make_task("dense1").task_id
+    file.write_bytes(file.read_bytes() + gzip.compress(f'{{"task":"{task}"}}\n'.encode()))
+    code, _, err = inside("explain", "dense1", "--out", tmp_path)
+    assert code == 0
+    assert err == f"warning: {file}: 1 lines are no decisions and were passed over\n"
+
+
+@pytest.mark.parametrize(
+    ("task", "told"),
+    [
+        (
+            {"space_size": 900, "n_trials": 0, "stop_reason": "seconds"},
+            "got no turn, the run ended before because the ",
+        ),
+        ({"space_size": 1, "n_trials": 0, "stop_reason": "nothing_to_tune"}, "it has nothing to choose"),
+        (
+            {"stop_reason": "default_failed", "failure_examples": {"default": "crash: SIGSEGV"}},
+            "its untuned kernel could not be measured (crash: SIGSEGV)",
+        ),
+        (
+            {"n_trials": 12, "space_size": 900, "stop_reason": "trials"},
+            "12 candidates of it were measured, but no ",
+        ),
+    ],
+    ids=["no turn", "no choice", "no default", "recorded elsewhere"],
+)
+def test_a_kernel_that_nothing_was_decided_of(
+    inside: Inside, result: Path, tmp_path: Path, task: dict[str, object], told: str
+) -> None:
+    shutil.copytree(result / "decisions", tmp_path / "decisions")
+    record = {"tasks": [{"task_id": make_task("dense1").task_id}, {"task_id": "f" * 24, "name": "late", **task}]}
+    (tmp_path / "result.json").write_text(json.dumps(record))
+    code, out, err = inside("explain", "2", "--out", tmp_path)
+    assert code == 0, err
+    assert out.startswith("Task late: ")
+    assert told in out
+    code, _, err = inside("explain", "late", "best", "--out", tmp_path)
+    assert code == 2
+    assert told in err
+
+
+def test_decisions_of_an_earlier_run_do_not_look_current(inside: Inside, result: Path, tmp_path: Path) -> None:
+    shutil.copytree(result / "decisions", tmp_path / "decisions")
+    run_id = next(read_decisions(tmp_path / "decisions")).run
+    told = "is of a later run (abcdefabcdef) that recorded no decisions: this is what an earlier run decided."
+    for run, is_stale in (("abcdefabcdef0123", True), (run_id, False)):
+        (tmp_path / "result.json").write_text(json.dumps({"run_id": run}))
+        for arguments in (("dense1",), ("dense1", "best")):
+            code, out, err = inside("explain", *arguments, "--out", tmp_path)
+            assert code == 0, err
+            assert (told in " ".join(out.split())) is is_stale

@@ -96,3 +96,11 @@ def test_a_kernel_whose_schedule_was_not_timed_counts_as_before(
     monkeypatch.setattr("prune_engine.cli.progress._LINE_INTERVAL_SECS", 0.0)
     LineProgress().on_tasks([summary(1), replace(summary(2), best_secs=None)], 61.0, None, None)
     assert "kernels 37 ms -> 25.9 ms" in capsys.readouterr().err
+
+
+def test_a_warning_stays_on_the_screen_when_the_phase_goes_on() -> None:
+    screen = io.StringIO()
+    with LiveProgress(Console(file=screen, force_terminal=True, width=80, height=24, color_system=None)) as live:
+        live.on_status("warning: the plugin [acme] failed")
+        live.on_status("tuning")
+    assert "warning: the plugin [acme] failed" in screen.getvalue()

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
+
+from prune_engine.cli.streams import telling_warnings
 
 COMMAND = f"{sys.executable} -m prune_engine.cli plugins --json"
 
@@ -56,3 +59,16 @@ def test_full_disk_behind_a_verb(verb: str, tmp_path: Path) -> None:
     done = shell(f"{sys.executable} -m prune_engine.cli {verb} > /dev/full", tmp_path)
     assert done.returncode == 5
     assert done.stderr.startswith("error: standard output: cannot be written")
+
+
+def test_warnings_to_users_are_lines_and_those_to_developers_stay(capsys: pytest.CaptureFixture[str]) -> None:
+    told: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        with telling_warnings(told.append), telling_warnings():
+            warnings.warn("a broken profile", stacklevel=1)
+            with telling_warnings(told.append):
+                warnings.warn("another", stacklevel=1)
+            warnings.warn("old", DeprecationWarning, stacklevel=1)
+    assert told == ["warning: another"]
+    assert capsys.readouterr().err.startswith("warning: a broken profile\n")
