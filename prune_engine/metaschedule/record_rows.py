@@ -132,12 +132,16 @@ def _row(line: int, row: Any) -> RecordRow:
     return RecordRow(line, workload, instructions, decisions, _median(run_secs), target)
 
 
+def run_secs_of(run_secs: Any) -> tuple[float, ...]:
+    """The seconds of the repeats, none where TVM noted a failure: nothing, or 1e10 seconds."""
+    values = tuple(float(secs) for secs in run_secs or [])
+    return values if all(math.isfinite(secs) and 0 < secs < _FAILED_SECS for secs in values) else ()
+
+
 def _median(run_secs: Any) -> float | None:
-    """Median of the repeats, or None where TVM noted a failure: nothing, or 1e10 seconds."""
-    values = [float(secs) for secs in run_secs or []]
-    if not values or not all(math.isfinite(secs) and 0 < secs < _FAILED_SECS for secs in values):
-        return None
-    return statistics.median(values)
+    """Median of the repeats, or None where TVM noted a failure."""
+    values = run_secs_of(run_secs)
+    return statistics.median(values) if values else None
 
 
 def _names(value: Any) -> Iterator[str]:
