@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from prune_engine.api.search import Search as Search
     from prune_engine.api.search_candidates import Best as Best
     from prune_engine.api.search_candidates import SearchCandidate as SearchCandidate
+    from prune_engine.api.studies import ListedCandidate as ListedCandidate
+    from prune_engine.api.studies import PrunedSpace as PrunedSpace
+    from prune_engine.api.studies import list_candidates as list_candidates
+    from prune_engine.api.studies import prune as prune
     from prune_engine.api.tuning import transfer as transfer
     from prune_engine.api.tuning import tune as tune
     from prune_engine.errors import PruneEngineError as PruneEngineError
@@ -33,6 +37,10 @@ _HOMES = {
     "Progress": "prune_engine.api.progress",
     "TuneResult": "prune_engine.api.results",
     "TunedTask": "prune_engine.api.results",
+    "ListedCandidate": "prune_engine.api.studies",
+    "PrunedSpace": "prune_engine.api.studies",
+    "list_candidates": "prune_engine.api.studies",
+    "prune": "prune_engine.api.studies",
     "load": "prune_engine.api.results",
     "transfer": "prune_engine.api.tuning",
     "tune": "prune_engine.api.tuning",
@@ -40,14 +48,18 @@ _HOMES = {
 
 __all__ = [
     "Best",
+    "ListedCandidate",
     "Progress",
     "PruneEngineError",
+    "PrunedSpace",
     "Search",
     "SearchCandidate",
     "TuneResult",
     "TunedTask",
     "__version__",
+    "list_candidates",
     "load",
+    "prune",
     "transfer",
     "tune",
 ]

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from prune_engine.errors import PruneEngineError
 
-#: An option as the command line spells it, with or without a value.
-_OPTION = re.compile(r"(?<![\w/-])--(?P<no>no-)?(?P<name>[a-z]+(?:-[a-z]+)*)(?:=(?=\S)| (?=[A-Z][\w{]*=))?")
+#: An option as the command line spells it.
+_OPTION = re.compile(r"(?<![\w/-])--(?P<no>no-)?(?P<name>[a-z]+(?:-[a-z]+)*)")
 #: Fields of EngineConfig whose option has another name.
 _FIELDS = {
     "n_trials": "trials",
@@ -23,7 +23,8 @@ _FIELDS = {
     "transfer_trials": "measurements",
     "source_form": "choose_by",
 }
-_RENAMED = {"trials": "trials", "from": "source", "number": "n"}
+#: Options whose argument has another name.
+_RENAMED = {"from": "source", "number": "n"}
 
 
 @contextmanager
@@ -49,4 +50,4 @@ def as_python(text: str) -> str:
 def _argument(match: re.Match[str]) -> str:
     name = match["name"].replace("-", "_")
     name = _RENAMED.get(name, name)
-    return f"{name}=False" if match["no"] else f"{name}="
+    return f"{name}=False" if match["no"] else name

@@ -147,7 +147,7 @@ def n_bytes(who: str, size: int | str) -> int:
     """Bytes, given as a number or as 8G. Raises ConfigError."""
     from prune_engine.cli.options import parse_bytes
 
-    return parse_bytes(str(size), who)
+    return parse_bytes(str(size), "--" + who.replace("_", "-"))
 
 
 def _size(who: str, size: object) -> int:

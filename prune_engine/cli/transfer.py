@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from prune_engine.cli.report_option import Report, report_file
 from prune_engine.cli.sessions import progress_observer, report_outcome, stop_on_signals
 
 _SOURCE, _BUDGET, _TARGET, _STRATEGY, _OUTPUT = "Source", "Budget", "Device", "Strategies", "Result"
@@ -97,6 +98,15 @@ def transfer(
     strict: Annotated[
         bool, typer.Option(rich_help_panel=_STRATEGY, help="Stop at the first plugin that fails.")
     ] = False,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=_STRATEGY,
+            help="Lock file of `prune-engine policy pin`: do not run by any other policy.",
+            show_default=False,
+        ),
+    ] = None,
+    report: Report = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="Print the result only.")
     ] = False,
@@ -112,48 +122,43 @@ def transfer(
     Each kernel measures at most --measurements transferred schedules. The result
     folder is as that of `prune-engine tune`, which can go on where this ends.
     """
-    from prune_engine.cli.options import (
-        ask_for_open_dimensions,
-        check_blocked,
-        parse_dim,
-        parse_shape,
-        threads_or_default,
-    )
-    from prune_engine.config import EngineConfig
+    from prune_engine.api.requests import model_request, search_config
+    from prune_engine.cli.options import ask_for_open_dimensions, parse_dim, parse_shape
     from prune_engine.metaschedule.transfer_source import is_place
-    from prune_engine.metaschedule.tune import TuneRequest, tune_model
-    from prune_engine.metaschedule.workloads.loading import SourceKind, result_name, source_kind
+    from prune_engine.metaschedule.tune import tune_model
+    from prune_engine.metaschedule.workloads.loading import SourceKind, source_kind
 
     path = Path(source) if is_place(source) else None
-    config = EngineConfig.of(
-        budget_secs=seconds,
+    config = search_config(
+        seconds=seconds,
         transfer_only=True,
         transfer_trials=measurements,
         transfer_source="library" if path else source,
         source_form=choose_by,
         builtin_library=builtin_library,
         seed=seed,
-        blocked_plugins=tuple(block or ()),
-        plugin_files=tuple(plugin or ()),
+        block=block or (),
+        plugin=plugin or (),
         strict=strict,
     )
-    check_blocked(config.blocked_plugins, config.plugin_files)
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
     if source_kind(str(model)) is SourceKind.ONNX:
         shapes, dims = ask_for_open_dimensions(model, shapes, dims)
-    request = TuneRequest(
-        model_path=model,
-        out_dir=out or Path("tuned") / result_name(str(model)),
-        n_threads=threads_or_default(threads),
-        config=config,
+    request = model_request(
+        model,
+        config,
+        out=out,
+        shape=shapes,
+        dim=dims,
         target=target,
+        threads=threads,
         profile=profile,
-        store_url=store,
-        shapes=shapes,
-        dims=dims,
+        store=store,
+        policy=policy,
         library_path=path,
         is_decided_in_network=in_network and measurements > 0,
     )
+    page = report_file(report, request.out_dir)
     with (
         stop_on_signals(as_json) as should_stop,
         progress_observer(quiet, as_json) as observer,
@@ -161,4 +166,4 @@ def transfer(
         redirect_stdout(sys.stderr),
     ):
         outcome = tune_model(request, observer=observer, should_stop=should_stop)
-    report_outcome(request, outcome, as_json)
+    report_outcome(request, outcome, as_json, page)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prune_engine.cli.report_option import Report, report_file
 from prune_engine.cli.sessions import progress_observer, report_outcome, stop_on_signals
 
 if TYPE_CHECKING:
@@ -16,14 +17,9 @@ if TYPE_CHECKING:
 
 _BUDGET, _TARGET, _MEASURE, _STRATEGY, _OUTPUT = "Budget", "Device", "Measuring", "Strategies", "Result"
 
-#: What a plain `prune-engine tune model.onnx` may take.
-_DEFAULT_SECS = 300.0
-
-
 #: What says how kernels are compiled, measured or written: nothing of that happens in a replay.
 _NOT_REPLAYED = (
-    *("decisions", "decisions_size"),
-    *("out", "shape", "dim", "target", "build_timeout", "run_timeout", "memory", "flush_cache"),
+    *("shape", "dim", "target", "build_timeout", "run_timeout", "memory", "flush_cache"),
     *("transfer", "builtin_library"),
     *("explorer", "policy"),
 )
@@ -190,6 +186,7 @@ def tune(
     decisions_size: Annotated[
         str, typer.Option(rich_help_panel=_OUTPUT, help="What those records may take of the disk.")
     ] = "64M",
+    report: Report = None,
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", rich_help_panel=_OUTPUT, help="Print the result only.")
     ] = False,
@@ -206,33 +203,25 @@ def tune(
     plain TVM), a MetaSchedule database, and result.json. The same command again
     never measures a candidate twice.
     """
-    from prune_engine.cli.options import (
-        ask_for_open_dimensions,
-        check_blocked,
-        parse_bytes,
-        parse_dim,
-        parse_shape,
-        refuse_without_effect,
-        threads_or_default,
-    )
-    from prune_engine.config import EngineConfig
-    from prune_engine.metaschedule.tune import TuneRequest, tune_model
-    from prune_engine.metaschedule.workloads.loading import SourceKind, result_name, source_kind
+    from prune_engine.api.requests import DEFAULT_SECS, model_request, n_bytes, search_config
+    from prune_engine.cli.options import ask_for_open_dimensions, parse_dim, parse_shape, refuse_without_effect
+    from prune_engine.metaschedule.tune import tune_model
+    from prune_engine.metaschedule.workloads.loading import SourceKind, source_kind
 
-    config = EngineConfig.of(
-        n_trials=trials,
-        budget_secs=_DEFAULT_SECS if seconds is None and trials is None and replay is None else seconds,
+    config = search_config(
+        trials=trials,
+        seconds=DEFAULT_SECS if seconds is None and trials is None and replay is None else seconds,
         batch_size=batch,
         plateau_trials=plateau,
         seed=seed,
         explorer=explorer,
-        draft_scorer=None if draft == "none" else draft,
-        verifier=None if verifier == "none" else verifier,
+        draft=draft,
+        verifier=verifier,
         selector=selector,
         prior=prior,
-        disabled_rules=tuple(disable_rule or ()),
-        blocked_plugins=tuple(block or ()),
-        plugin_files=tuple(plugin or ()),
+        disable_rule=disable_rule or (),
+        block=block or (),
+        plugin=plugin or (),
         transfer=transfer,
         builtin_library=builtin_library,
         strict=strict,
@@ -240,34 +229,47 @@ def tune(
         strict_fp=strict_fp,
         stress_check=stress_check,
     )
-    check_blocked(config.blocked_plugins, config.plugin_files)
     if replay is not None:
         refuse_without_effect(
             context, _NOT_REPLAYED, "with --replay, which proposes recorded candidates and measures none"
         )
     if replay is not None or model is None:
-        _replay(model, replay, config, profile, threads, store, quiet, as_json)
+        _replay(
+            model,
+            replay,
+            config,
+            profile=profile,
+            threads=threads,
+            store=store,
+            out=out,
+            decision_bytes=n_bytes("decisions_size", decisions_size) if decisions else 0,
+            report=report,
+            quiet=quiet,
+            as_json=as_json,
+        )
         return
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))
     if source_kind(str(model)) is SourceKind.ONNX:
         shapes, dims = ask_for_open_dimensions(model, shapes, dims)
-    request = TuneRequest(
-        model_path=model,
-        out_dir=out or Path("tuned") / result_name(str(model)),
-        n_threads=threads_or_default(threads),
-        config=config,
+    request = model_request(
+        model,
+        config,
+        out=out,
+        shape=shapes,
+        dim=dims,
         target=target,
+        threads=threads,
         profile=profile,
-        store_url=store,
-        shapes=shapes,
-        dims=dims,
-        build_timeout_secs=build_timeout,
-        run_timeout_secs=run_timeout,
-        memory_limit_bytes=parse_bytes(memory, "--memory") if memory else None,
+        store=store,
+        build_timeout=build_timeout,
+        run_timeout=run_timeout,
+        memory=memory,
         flush_cache=flush_cache,
-        policy_path=policy,
-        decision_bytes=parse_bytes(decisions_size, "--decisions-size") if decisions else 0,
+        policy=policy,
+        decisions=decisions,
+        decisions_size=decisions_size,
     )
+    page = report_file(report, request.out_dir)
     with (
         stop_on_signals(as_json) as should_stop,
         progress_observer(quiet, as_json) as observer,
@@ -275,16 +277,20 @@ def tune(
         redirect_stdout(sys.stderr),
     ):
         outcome = tune_model(request, observer=observer, should_stop=should_stop)
-    report_outcome(request, outcome, as_json)
+    report_outcome(request, outcome, as_json, page)
 
 
 def _replay(
     model: Path | None,
     db: Path | None,
     config: EngineConfig,
+    *,
     profile: str,
     threads: int | None,
     store: str | None,
+    out: Path | None,
+    decision_bytes: int,
+    report: str | None,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -311,5 +317,8 @@ def _replay(
             store_url=store,
             observer=observer,
             should_stop=should_stop,
+            out_dir=out,
+            decision_bytes=decision_bytes,
+            report=report,
         )
     report_replay(record, as_json)

@@ -40,11 +40,16 @@ class TvmElsewhere(ElsewhereBench):
 
     def schedule(self, space: DesignSpace, candidate: Candidate) -> Any:
         """A candidate as TVM's Schedule, post-processed. Raises SpaceError where TVM refuses it."""
-        made = self._materialiser.scheduled(space, candidate)
-        if isinstance(made, MeasureError):
-            raise SpaceError(
-                f"the compiler refuses it: {made.message}",
-                who=f"candidate {candidate.candidate_id}",
-                remedy="Tell the search: tell(candidate, error=...).",
-            )
-        return made.schedule
+        return schedule_of(self._materialiser, space, candidate)
+
+
+def schedule_of(materialiser: Materialiser, space: DesignSpace, candidate: Candidate) -> Any:
+    """A candidate as TVM's Schedule, post-processed. Raises SpaceError where TVM refuses it."""
+    made = materialiser.scheduled(space, candidate)
+    if isinstance(made, MeasureError):
+        raise SpaceError(
+            f"the compiler refuses it: {made.message}",
+            who=f"candidate {candidate.candidate_id}",
+            remedy="In a search, tell it with error=...",
+        )
+    return made.schedule
