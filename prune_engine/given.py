@@ -144,8 +144,16 @@ def _value(name: str, symbol: object, batch: CandidateBatch) -> object:
         return decision_columns(batch)[symbol]
     if not callable(symbol):
         return symbol
+    columns = decision_columns(batch)
     try:
-        return symbol(decision_columns(batch))
+        return symbol(columns)
+    except KeyError as error:
+        raise ConfigError(
+            "its function asks for a variable that there is not",
+            who=f"symbol {name!r}",
+            got=str(error),
+            expected=f"one of: {', '.join(columns)}",
+        ) from error
     except Exception as error:  # whatever the caller's function raises is told as the caller's
         raise ConfigError(
             "its function failed",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
 from prune_engine.config import EngineConfig
-from prune_engine.errors import ConfigError
+from prune_engine.errors import ConfigError, ProfileError
 from prune_engine.given import work_out_given
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
@@ -39,9 +39,15 @@ class Pruner:
         options: of `prune_engine.config.EngineConfig`, such as ``disabled_rules`` or ``prior``.
     """
 
-    def __init__(self, profile: HardwareProfile | str, *, rules: Sequence[Rule] = (), **options: object) -> None:
+    def __init__(
+        self,
+        profile: HardwareProfile | str,
+        *,
+        rules: Sequence[Rule] = (),
+        options: Mapping[str, object] | None = None,
+    ) -> None:
         """Load the plugins. Raises ConfigError for a wrong option, ProfileError for a profile there is not."""
-        self._config = EngineConfig.of(**{"build_aversion": 0.0, **options})
+        self._config = EngineConfig.of(**{"build_aversion": 0.0, **(options or {})})
         host = PluginHost(self._config)
         host.load()
         if rules:
@@ -135,11 +141,9 @@ class Pruner:
         return adopted
 
     def _positions(self, batch: CandidateBatch, candidates: Sequence[Candidate]) -> NDArray[np.int64]:
-        first: dict[bytes, int] = {}
-        for position, row in enumerate(batch.indices):
-            first.setdefault(row.tobytes(), position)
         rows = [rows_of(batch.sketch, candidate.decisions) for candidate in candidates]
-        return np.array([first[row.tobytes()] for row in rows if row is not None], dtype=np.int64)
+        found = [int((batch.indices == row).all(axis=1).argmax()) for row in rows if row is not None]
+        return np.array(found, dtype=np.int64)
 
     def _measured(self, candidate_id: str, secs: float) -> Measurement:
         failed = bool(np.isnan(secs))
@@ -181,4 +185,12 @@ def _profile(profile: HardwareProfile | str, host: PluginHost) -> HardwareProfil
         return profile
     collected = host.collect("register_hardware_profiles")
     computed = [(name, item) for name, item in collected if isinstance(item, HardwareProfile)]
-    return ProfileRegistry(computed).resolve(profile)
+    registry = ProfileRegistry(computed)
+    try:
+        return registry.resolve(profile)
+    except ProfileError:
+        # Plugins know devices by other names: those that their runtimes or compilers use.
+        found = host.first("resolve_hardware_profile", target=profile, profiles=registry.profiles())
+        if isinstance(found, HardwareProfile):
+            return found
+        raise

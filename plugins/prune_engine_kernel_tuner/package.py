@@ -1,0 +1,43 @@
+"""The only importer of Kernel Tuner, which need not be installed until something of it is used."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from prune_engine.errors import ConfigError
+
+
+def searchspace_of(tune_params: dict[str, list[Any]], restrictions: object, max_threads: int) -> Any:
+    """Kernel Tuner's own search space: every configuration that the restrictions allow."""
+    try:
+        from kernel_tuner.searchspace import Searchspace
+    except ImportError as error:
+        raise _missing(error) from error
+    return Searchspace(tune_params, restrictions, max_threads)
+
+
+def cost_function(searchspace: Any, tuning_options: Any, runner: Any) -> Any:
+    """What a strategy of Kernel Tuner measures with: configurations in, costs out."""
+    try:
+        from kernel_tuner.strategies.common import CostFunc
+    except ImportError as error:
+        raise _missing(error) from error
+    return CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False)
+
+
+def stop_criterion() -> type[Exception]:
+    """What Kernel Tuner raises when the budget is spent."""
+    from kernel_tuner.util import StopCriterionReached
+
+    stop: type[Exception] = StopCriterionReached
+    return stop
+
+
+def _missing(error: ImportError) -> ConfigError:
+    return ConfigError(
+        "Kernel Tuner cannot be imported",
+        who="prune_engine_kernel_tuner",
+        got=str(error),
+        expected="the package kernel-tuner",
+        remedy='Install it: pip install "prune-engine[kernel-tuner]".',
+    )
