@@ -22,6 +22,8 @@ _LATENCY_CYCLES, _STORES_PER_CYCLE = 4.0, 1.0
 #: Serial copies of a body that LLVM unrolls by itself: about 300 of its instructions, 6 for each copy.
 _FULL_UNROLL = 48
 _TRIP_CYCLES, _CALL_CYCLES, _TASK_CYCLES = 1.0, 9.0, 100.0
+#: How fast steps that use the stack become all of them with the registers that are wanting, and the cycles of one.
+_SPILL_STEEPNESS, _SPILL_CYCLES = 3.0, 1.0
 #: Instructions that wait for their operands at once: bodies that do not depend on each other overlap within it.
 _WINDOW = 64.0
 #: A copy is a fused multiply-add with its load: two instructions of about 8 bytes.
@@ -132,8 +134,7 @@ def _add_core(
     terms["core"] += core * scale
     if loops.plan.statement.role is Role.UPDATE:
         terms["results"] += (body.results / machine.pipes + stores) * scale
-        spilled = body.reloads * np.maximum(1 - machine.registers / np.maximum(body.registers, 1), 0)
-        terms["spills"] += spilled * (1 / machine.pipes + 1 / _STORES_PER_CYCLE) * scale
+        terms["spills"] += _spills(body, machine) * scale
     terms["loops"] += body.trips * (_TRIP_CYCLES * scale)
     if machine.fill_bytes_per_cycle:
         beyond = np.maximum(body.copies * np.float32(_CODE_BYTES_PER_COPY) - machine.code_bytes, 0)
@@ -148,6 +149,19 @@ def _add_core(
         if machine.cores > 1:
             terms["fork"] += (turns > 1) * np.float32(machine.fork_secs)
         terms["tasks"] += np.ceil(turns / machine.cores) * (_TASK_CYCLES / machine.clock_hz)
+
+
+def _spills(body: Body, machine: CpuMachine) -> Float32Array:
+    """Cycles of what does not fit into registers: what each body reads again, and allocation that fails.
+
+    LLVM does not keep as many accumulators as fit. With a tenth more than there are registers, a third of the steps
+    of straight code has a load or a store of the stack; with a third more, each has one (counted in its assembly
+    for AVX-512, 32 to 64 accumulators).
+    """
+    without = np.maximum(1 - machine.registers / np.maximum(body.registers, 1), 0)
+    again = without * body.reloads * np.float32(1 / machine.pipes + 1 / _STORES_PER_CYCLE)
+    failing = np.clip(_SPILL_STEEPNESS * (body.registers / np.float32(machine.registers) - 1), 0, 1)
+    return np.maximum(again, failing * body.arithmetic * np.float32(_SPILL_CYCLES))
 
 
 def _share(loops: LoopColumns, machine: CpuMachine) -> Float32Array:

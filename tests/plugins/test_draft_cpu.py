@@ -109,6 +109,16 @@ def test_each_cause_costs_where_it_should(worse: Sequence[Sequence[int]], cause:
     assert terms.latency_secs[1] > terms.latency_secs[0]
 
 
+def test_a_few_registers_too_few_are_felt_at_every_step() -> None:
+    """8 x 64 accumulators fill all 32 registers: LLVM stores and loads of the stack then, at a third of the steps."""
+    fits = ((32, 1, 4, 4), (2, 1, 4, 64), (16, 32), (512,))
+    full = ((32, 1, 2, 8), (2, 1, 4, 64), (16, 32), (512,))
+    terms = drafted(fits, full)
+    assert terms.terms["spills"][0] == 0
+    steps_secs = 512**3 / 16 / 2 / CLOCK_HZ / 2
+    assert 0.2 * steps_secs < terms.terms["spills"][1] < steps_secs
+
+
 def test_rows_a_power_of_two_apart_do_not_stay_in_a_cache() -> None:
     tile = ((8, 1, 1, 64), (2, 1, 16, 16), (128, 4), (0,))
     crowded = with_ways(make_profile())
