@@ -2,7 +2,7 @@
 
 A plugin says so in one of two places, or in both. Its distribution requires ``prune-engine>=0.1,<1``, like any
 other library that it uses: an installer sees to that, but not where one was told to ignore it, or where the engine
-was exchanged later. And its module may hold ``PRUNE_ENGINE_API = 1``, which a plugin file has to have to say anything.
+was exchanged later. And its module may hold ``PRUNE_ENGINE_API = 1``: a plugin file has no other way to say it.
 """
 
 from __future__ import annotations

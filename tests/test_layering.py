@@ -42,7 +42,7 @@ KEPT_IN = {
     "lightgbm": ("plugins/prune_engine_lightgbm/",),
     "pytest": ("prune_engine/testing/",),
     "typer": ("prune_engine/cli/",),
-    "jinja2": ("prune_engine/report/",),
+    "jinja2": ("prune_engine/report/", "prune_engine/cli/plugin_new.py"),
     "plotly": ("prune_engine/report/",),
 }
 

@@ -1,4 +1,4 @@
-"""`prune-engine plugins`: what is installed, what it hooks into, and why something is not loaded."""
+"""`prune-engine plugins`: what is installed, what it hooks into, why something is not loaded; new ones, checks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from prune_engine.cli.plugin_check import check
+from prune_engine.cli.plugin_new import new
 from prune_engine.cli.streams import writing_to_stdout
 
 if TYPE_CHECKING:
@@ -24,14 +26,37 @@ _STRATEGY_HOOKS = (
 )
 
 
-@writing_to_stdout("Redirect it to a place with room.")
-def plugins(
+plugins = typer.Typer(
+    name="plugins",
+    help="Plugins: list them, write a new one, check one.",
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+plugins.command("new")(new)
+plugins.command("check")(check)
+
+
+@plugins.callback()
+def list_plugins(
+    context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
     block: Annotated[list[str] | None, typer.Option(help="Plugin not to load; may be repeated.")] = None,
     plugin: Annotated[list[Path] | None, typer.Option(help="Plugin file to load too; may be repeated.")] = None,
     strict: Annotated[bool, typer.Option(help="Fail if any plugin cannot be loaded.")] = False,
 ) -> None:
-    """List plugins with version, hooks and status."""
+    """List plugins with version, hooks and status. Commands write a new one or check one."""
+    from prune_engine.cli.options import refuse_without_effect
+
+    if context.invoked_subcommand is None:
+        with writing_to_stdout("Redirect it to a place with room."):
+            _list(as_json, block, plugin, strict)
+    else:
+        refuse_without_effect(
+            context, ("as_json", "block", "plugin", "strict"), f"in front of {context.invoked_subcommand}"
+        )
+
+
+def _list(as_json: bool, block: list[str] | None, plugin: list[Path] | None, strict: bool) -> None:
     from prune_engine.cli.options import check_blocked
     from prune_engine.config import EngineConfig
     from prune_engine.plugins import PluginHost

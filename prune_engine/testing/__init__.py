@@ -16,6 +16,7 @@ from prune_engine.testing.workbench import FakeWorkbench
 if TYPE_CHECKING:
     from prune_engine.testing.draft_contract import DraftScorerContract
     from prune_engine.testing.explorer_contract import ExplorerContract
+    from prune_engine.testing.plugin_contract import PluginContract
     from prune_engine.testing.rule_contract import RuleContract
     from prune_engine.testing.selector_contract import SelectorContract
     from prune_engine.testing.store_contract import StoreContract
@@ -26,6 +27,7 @@ __all__ = [
     "DraftScorerContract",
     "ExplorerContract",
     "FakeWorkbench",
+    "PluginContract",
     "RuleContract",
     "ScheduleTransferContract",
     "SelectorContract",
@@ -43,6 +45,7 @@ __all__ = [
 _CONTRACTS = {
     "DraftScorerContract": "draft_contract",
     "ExplorerContract": "explorer_contract",
+    "PluginContract": "plugin_contract",
     "RuleContract": "rule_contract",
     "ScheduleTransferContract": "transfer_contract",
     "SelectorContract": "selector_contract",

@@ -15,12 +15,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.strategies import Strategy
 from prune_engine.testing.builders import make_batch
 
 #: Makes the call that is traced, on so many rows: batches are built outside of what is counted.
@@ -37,6 +36,14 @@ _LIBRARIES = tuple(
     str(Path(folder).resolve()) + "/"
     for folder in (sysconfig.get_path("stdlib"), Path(np.__file__).parent, Path(__file__).parents[1])
 )
+
+
+class Named(Protocol):
+    """A strategy or a symbol."""
+
+    @property
+    def name(self) -> str:
+        """Its dotted name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +88,7 @@ def find_row_loop(prepare: Prepare, sizes: tuple[int, int], min_steps_per_row: f
     return RowLoop(file, function, own_line, _name(code), growth[place] / n_more)
 
 
-def check_no_row_loop(strategy: Strategy, call: Callable[[CandidateBatch], object], batch: CandidateBatch) -> None:
+def check_no_row_loop(strategy: Named, call: Callable[[CandidateBatch], object], batch: CandidateBatch) -> None:
     """Assert that a call on a batch takes no more Python steps for more candidates.
 
     Told apart twice: the candidates of ``batch`` against the same ones many times over, and, where its sketch has
@@ -103,7 +110,7 @@ def check_no_row_loop(strategy: Strategy, call: Callable[[CandidateBatch], objec
     assert loop is None, told(strategy, loop)
 
 
-def told(strategy: Strategy, loop: RowLoop | None) -> str:
+def told(strategy: Named, loop: RowLoop | None) -> str:
     """What is wrong with a loop over rows, and what to do about it."""
     return (
         f"{strategy.name} loops over candidates in Python: {loop}. "
