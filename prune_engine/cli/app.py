@@ -104,10 +104,10 @@ def make_app() -> typer.Typer:
     app.command("report")(report.report)
     app.command("verify")(verify.verify)
     app.command("explain")(explain.explain)
-    app.command("plugins")(plugins.plugins)
     app.add_typer(whitelist.whitelist, name="whitelist")
     app.add_typer(policy.policy, name="policy")
     app.add_typer(profiles.profiles, name="profiles")
+    app.add_typer(plugins.plugins, name="plugins")
     app.add_typer(library.library, name="library")
     return app
 
