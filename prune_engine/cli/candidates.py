@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -42,6 +43,9 @@ def candidates(
     block: options.Block = None,
     plugin: options.Plugin = None,
     strict: options.Strict = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object, with the candidates unless --out names a file.")
+    ] = False,
 ) -> None:
     """Write distinct legal candidates, one JSON object a line, each with its trace as TVM's own JSON.
 
@@ -99,7 +103,20 @@ def candidates(
     text = "".join(f"{line}\n" for line in lines)
     if path is not None:
         write_whole(path, text)
-    else:
+    if as_json:
+        record = {
+            "workload": workload,
+            "target": json.loads(study.device.target),
+            "profile": study.device.profile.name,
+            "profile_found": study.device.reason,
+            "seed": seed,
+            "n_candidates": len(lines),
+            "file": str(path) if path is not None else None,
+            "candidates": None if path is not None else [json.loads(line) for line in lines],
+        }
+        with writing_to_stdout("Name a file on a disk with room by --out."):
+            typer.echo(json.dumps(record, indent=2))
+    elif path is None:
         with writing_to_stdout("Name a file on a disk with room by --out."):
             sys.stdout.write(text)
 

@@ -140,6 +140,7 @@ def export(
     model: _Model = None,
     device: _Device = None,
     store: _Store = None,
+    as_json: _Json = False,
 ) -> None:
     """Write tuned kernels to a file, one JSON object a line, for `library import` elsewhere."""
     from prune_engine import __version__
@@ -159,8 +160,12 @@ def export(
                 got=f"model {model or 'any'}, device {device or 'any'}",
                 remedy="`prune-engine library list` shows what there is.",
             )
+        place = opened.url
     n_written = write_library(file, entries, {"written_by": f"prune-engine {__version__}"})
     say(f"{counted(n_written, 'schedule')} written to {file}")
+    if as_json:
+        with writing_to_stdout(_REDIRECTED):
+            typer.echo(json.dumps({"file": str(file), "store": place, "n_entries": n_written}))
 
 
 @library.command("prune")

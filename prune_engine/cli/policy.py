@@ -214,6 +214,7 @@ def pin(
     strict_fp: StrictFp = False,
     stress_check: StressCheck = True,
     store: StoreUrl = None,
+    as_json: AsJson = False,
 ) -> None:
     """Write a policy to a lock file, which `prune-engine tune --policy FILE` holds a run to."""
     from prune_engine.cli.output_file import check_replaceable
@@ -242,7 +243,10 @@ def pin(
     )
     title, found = policy_from(source, options, store)
     write_lock(file, found)
-    typer.echo(f"pinned {title}, {found.short_hash}, in {file}")
+    if as_json:
+        typer.echo(json.dumps({"file": str(file), "pinned": title, "hash": found.hash}))
+    else:
+        typer.echo(f"pinned {title}, {found.short_hash}, in {file}")
 
 
 def _lines(found: Policy) -> list[str]:

@@ -233,6 +233,7 @@ def verify(
 def export(
     file: Annotated[Path, typer.Argument(help="File to write.", show_default=False)],
     store: _Store = None,
+    as_json: _Json = False,
 ) -> None:
     """Write the whitelist to a text file, for version control and for `whitelist import` elsewhere."""
     from prune_engine import __version__
@@ -245,8 +246,12 @@ def export(
         listed = _listed(opened)
         _tell_broken(listed)
         write_whole(file, whitelist_text(listed, f"prune-engine {__version__}"))
-        n = counted(len(listed.entries), "schedule")
-        say(f"{n}, revision {listed.revision}, written to {file}")
+        n = len(listed.entries)
+        say(f"{counted(n, 'schedule')}, revision {listed.revision}, written to {file}")
+        if as_json:
+            record = {"file": str(file), "store": opened.url, "revision": listed.revision, "n_entries": n}
+            with writing_to_stdout(_REDIRECTED):
+                typer.echo(json.dumps(record))
 
 
 @whitelist.command("import")

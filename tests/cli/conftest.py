@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kits.schemas import check_printed
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -58,7 +59,7 @@ def cli(tmp_path: Path, environment: dict[str, str]) -> Run:
     """Run `prune-engine` with the given arguments in an empty folder."""
 
     def run(*arguments: object, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        done = subprocess.run(
             [sys.executable, "-m", "prune_engine.cli", *map(str, arguments)],
             cwd=tmp_path,
             env=environment,
@@ -67,6 +68,8 @@ def cli(tmp_path: Path, environment: dict[str, str]) -> Run:
             timeout=timeout,
             check=False,
         )
+        check_printed(arguments, done.returncode, done.stdout, done.stderr)
+        return done
 
     return run
 
@@ -88,6 +91,7 @@ def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
         with pytest.raises(SystemExit) as done:
             main()
         out, err = capsys.readouterr()
+        check_printed(arguments, int(done.value.code or 0), out, err)
         return int(done.value.code or 0), out, err
 
     return run
