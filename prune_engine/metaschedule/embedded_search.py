@@ -33,7 +33,7 @@ from prune_engine.task import TuningTask
 from prune_engine.verdicts import RuleKind
 
 #: Candidates in a row that the context's post-processors refuse after which the search ends.
-_MAX_REFUSED = 256
+_MAX_REFUSED = 128
 #: Where the search is done with what guesses leave, they are asked no more: once.
 _GUESSES_OFF = "all that the heuristic rules leave was measured: the rest is searched without them"
 
@@ -93,9 +93,13 @@ class EmbeddedSearch:
         self._space: DesignSpace | None = None
         if task is not None:
             self._materialiser = Materialiser(task, self._config.seed, setting.postprocs)
-            self._space, unread = self._read(task, traces)
+            space, unread = self._read(task, traces)
+            if space.has_choices:
+                self._space = space
+            else:  # nothing to choose between: what there is is drawn
+                unread = list(traces)
         try:
-            if self._space is not None and self._space.sketches:
+            if self._space is not None:
                 self._store = open_store()
             self._take_in(database)
             if self._store is not None:
@@ -114,19 +118,23 @@ class EmbeddedSearch:
         found += [Found(schedule, None) for schedule in self._replay.draw(k - len(found))]
         return found if len(found) == k else found + self._chosen(k - len(found))
 
-    def tell(self, found: Found, run_secs: Sequence[float], error: str | None) -> None:
-        """Take in what came of a schedule: seconds of each repeat, or how it failed. Raises StoreError."""
-        if self._steps is None or found.candidate_id is None:
-            return
+    def tell(self, found: Found, run_secs: Sequence[float], error: str | None) -> str | None:
+        """Take in what came of a schedule: seconds of each repeat, or how it failed. Raises StoreError.
+
+        Returns how it failed, None if it did not: latencies that are none are a failure, too.
+        """
         secs = [float(one) for one in run_secs]
         if error is None and not (secs and all(math.isfinite(one) and one > 0 for one in secs)):
             error = f"the runner's latencies are no seconds: {secs[:3]}"
+        if self._steps is None or found.candidate_id is None:
+            return error
         if error is not None:
             failure = MeasureError(MeasureErrorKind.RUN_ERROR, error)
             self._steps.tell(found.candidate_id, error=failure)
         else:
             trace_json = trace_to_json(found.schedule.trace)
             self._steps.tell(found.candidate_id, run_secs=secs, trace_json=trace_json)
+        return error
 
     def close(self) -> None:
         """Learn what is left, add the best schedules to the store's library, and let go of the store."""

@@ -21,7 +21,7 @@ from prune_engine.metaschedule.embedded_device import (
 )
 from prune_engine.metaschedule.embedded_search import EmbeddedSearch, Found, Setting
 from prune_engine.metaschedule.ffi_errors import register_errors
-from prune_engine.metaschedule.materialise import last_line
+from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line
 from prune_engine.metaschedule.replaying import Predict
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
@@ -164,6 +164,9 @@ class PruneEngineSearch(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             self._predict(cost_model),
         )
         self._n_left, self._n_per_iter = int(max_trials), int(num_trials_per_iter)
+        if problem := _not_measurable(single_kernel(self._setting.mod)):
+            self._remarks.say(f"{self._setting.name}: MetaSchedule cannot measure such a kernel: {problem}")
+            self._n_left = 0
 
     def post_tuning(self) -> None:
         """Let go of what the search has in memory; the store has its best schedules, if there is one."""
@@ -196,8 +199,7 @@ class PruneEngineSearch(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
             found = self._waiting.pop(_key(candidate.sch), None)
             if found is not None:
                 error = None if result.error_msg is None else str(result.error_msg)
-                self._count(error)
-                search.tell(found, [float(secs) for secs in result.run_secs or []], error)
+                self._count(search.tell(found, [float(secs) for secs in result.run_secs or []], error))
 
     def clone(self) -> Any:
         """A strategy with the same options for another context."""
@@ -243,6 +245,15 @@ class PruneEngineSearch(ms.search_strategy.PySearchStrategy):  # type: ignore[mi
 
 def _is_count(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _not_measurable(mod: Any) -> str:
+    """Why TVM cannot make arguments for a kernel, such as shapes that are no numbers; empty if it can."""
+    try:
+        ms.arg_info.ArgInfo.from_entry_func(mod, remove_preproc=True)
+    except SCHEDULE_ERRORS as error:
+        return last_line(str(error))
+    return ""
 
 
 def _measure_candidate(schedule: Any) -> Any:
