@@ -13,6 +13,7 @@ import typer
 from prune_engine import __version__
 from prune_engine.cli import (
     candidates,
+    completion,
     explain,
     library,
     plugins,
@@ -28,7 +29,8 @@ from prune_engine.cli import (
     verify,
     whitelist,
 )
-from prune_engine.cli.streams import abandon_streams, open_closed_streams
+from prune_engine.cli.streams import abandon_streams, open_closed_streams, telling_warnings
+from prune_engine.cli.style import Colour, print_error, set_style, take_style
 from prune_engine.errors import ConfigError, PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
@@ -44,18 +46,23 @@ def main() -> None:
     open_closed_streams()
     arguments = sys.argv[1:]
     try:
-        app = make_app()
-        known = {c.name for c in app.registered_commands} | {group.name for group in app.registered_groups}
-        if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
-            _add_plugin_commands(app)
-        app(args=arguments, prog_name="prune-engine")
+        with telling_warnings():
+            arguments = take_style(arguments)
+            app = make_app()
+            known = {str(c.name) for c in app.registered_commands} | {str(g.name) for g in app.registered_groups}
+            words = completion.words_so_far() if completion.is_completing() else arguments
+            if words and not words[0].startswith("-") and not _is_known(words[0], known):
+                _add_plugin_commands(app)
+            if completion.is_completing():
+                completion.attach(app)
+            app(args=arguments, prog_name="prune-engine")
     except ConfigError as error:
         from prune_engine.cli.options import option_names
 
-        _print_error(option_names(str(error)))
+        print_error(option_names(str(error)))
         sys.exit(error.exit_code)
     except PruneEngineError as error:
-        _print_error(str(error))
+        print_error(str(error))
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -80,7 +87,6 @@ def make_app() -> typer.Typer:
         help="Find fast kernels for a model without trying the hopeless ones.",
         epilog=_EPILOG,
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -91,8 +97,15 @@ def make_app() -> typer.Typer:
             bool,
             typer.Option("--version", help="Print the version and stop.", callback=_print_version, is_eager=True),
         ] = False,
+        plain: Annotated[
+            bool, typer.Option("--plain", help="No colour, no bold type, nothing drawn twice; at any place.")
+        ] = False,
+        color: Annotated[
+            Colour | None, typer.Option(help="When to colour; at any place.", show_default="auto")
+        ] = None,
     ) -> None:
-        pass
+        del version  # its callback has acted
+        set_style(color, is_plain=plain)
 
     app.command("tune")(tune.tune)
     app.command("transfer")(transfer.transfer)
@@ -112,6 +125,11 @@ def make_app() -> typer.Typer:
     return app
 
 
+def _is_known(word: str, verbs: set[str]) -> bool:
+    """Whether a word is one of our verbs, or, while it is being completed, the beginning of one."""
+    return word in verbs or (completion.is_completing() and any(verb.startswith(word) for verb in verbs))
+
+
 def _add_plugin_commands(app: typer.Typer) -> None:
     from prune_engine.config import EngineConfig
     from prune_engine.plugins import PluginHost
@@ -125,18 +143,3 @@ def _print_version(value: bool) -> None:
     if value:
         typer.echo(f"prune-engine {__version__}")
         raise typer.Exit
-
-
-def _print_error(message: str) -> None:
-    if sys.stderr.isatty():
-        from rich.console import Console
-
-        Console(stderr=True, highlight=False).print(f"[bold red]error:[/] {_escaped(message)}", soft_wrap=True)
-    else:
-        print(f"error: {message}", file=sys.stderr)
-
-
-def _escaped(message: str) -> str:
-    from rich.markup import escape
-
-    return escape(message)

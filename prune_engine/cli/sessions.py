@@ -46,6 +46,7 @@ def stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
 def progress_observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
     """Who shows progress: nobody, JSON lines, a live display on a terminal, else plain lines."""
     from prune_engine.cli.progress import JsonProgress, LineProgress, LiveProgress
+    from prune_engine.cli.style import is_live
     from prune_engine.lifecycle import SilentObserver
 
     if quiet:

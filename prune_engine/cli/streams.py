@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from prune_engine.cli.style import painted
 from prune_engine.errors import OutputError
 
 
@@ -41,7 +42,7 @@ def abandon_streams() -> None:
 def say(line: str) -> None:
     """Print a line on stderr. If the disk behind it is full, nothing more is said, but the work goes on."""
     try:
-        print(line, file=sys.stderr, flush=True)
+        print(painted(line, sys.stderr), file=sys.stderr, flush=True)
     except BrokenPipeError:
         raise
     except OSError:
