@@ -41,7 +41,7 @@ def space_record(handle: Space) -> dict[str, Any]:
             }
             for sketch in space.sketches
         ],
-        "symbols": sorted(space.given),
+        "symbols": sorted(handle.declared),
     }
 
 

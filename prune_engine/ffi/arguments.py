@@ -74,7 +74,7 @@ def plain_map(value: object, who: str) -> dict[str, Any]:
 
 
 def row_numbers(value: object, sizes: NDArray[np.int64], who: str) -> Int32Array:
-    """Row numbers of choice tables of these sizes, int64 (v,): a view of an int32 (n, v) tensor.
+    """Row numbers of choice tables of these sizes, int64 (v,), out of an int32 (n, v) tensor.
 
     Raises ArgumentError and TensorError.
     """
@@ -93,13 +93,13 @@ def row_numbers(value: object, sizes: NDArray[np.int64], who: str) -> Int32Array
 
 
 def matrix(value: object, width: int, who: str) -> Int32Array:
-    """A view of an int32 (n, width) tensor. Raises ArgumentError and TensorError."""
-    view: Int32Array = _viewed(value, (_INT32,), (None, width), who)
-    return view
+    """The numbers of an int32 (n, width) tensor. Raises ArgumentError and TensorError."""
+    numbers: Int32Array = _copied(value, (_INT32,), (None, width), who)
+    return numbers
 
 
 def columns(value: object, n: int, who: str) -> dict[str, NDArray[Any]]:
-    """Views of float64 or int64 (n,) tensors by name; none for null. Raises ArgumentError and TensorError."""
+    """The columns of float64 or int64 (n,) tensors by name; none for null. Raises ArgumentError and TensorError."""
     if value is None:
         return {}
     if not isinstance(value, (tvm_ffi.Map, Mapping)):
@@ -109,7 +109,7 @@ def columns(value: object, n: int, who: str) -> dict[str, NDArray[Any]]:
     found: dict[str, NDArray[Any]] = {}
     for key, tensor in value.items():
         name = text(key, f"{who}, a key", "a text")
-        column = _viewed(tensor, _COLUMN_DTYPES, (n,), f"{who}, {name!r}")
+        column = _copied(tensor, _COLUMN_DTYPES, (n,), f"{who}, {name!r}")
         if column.dtype == np.float64 and not np.isfinite(column).all():
             at = int((~np.isfinite(column)).argmax())
             raise TensorError(
@@ -127,8 +127,12 @@ def tensor_of(array: NDArray[Any]) -> tvm_ffi.Tensor:
     return tvm_ffi.from_dlpack(ours)
 
 
-def _viewed(value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...], who: str) -> Any:
-    """The memory of a tensor as an array. What it says of itself is checked before the memory is looked at."""
+def _copied(value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...], who: str) -> Any:
+    """A tensor's numbers. What it says of itself is checked before its memory is looked at.
+
+    They are copied before they are checked: the memory is the caller's, who may write to it from another thread,
+    or free it after the call, while a strategy still knows the batch.
+    """
     form = f"{' or '.join(dtypes)} ({', '.join('n' if axis is None else str(axis) for axis in shape)})"
     if not isinstance(value, tvm_ffi.Tensor):
         raise ArgumentError("wrong type of argument", who=who, got=_told(value), expected=f"a tensor, {form}")
@@ -171,7 +175,7 @@ def _viewed(value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...
             got=hex(address),
             expected=f"an address that is a multiple of {dtype.itemsize}",
         )
-    return np.from_dlpack(value)
+    return np.array(np.from_dlpack(value), order="C")
 
 
 def _plain(value: object) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import ConfigError
 from prune_engine.space import Int32Array
 from prune_engine.symbols.table import Column
@@ -57,6 +58,16 @@ class Formula:
                 got=wide[0],
                 expected=f"{wide[0]}[0] to [{widths[wide[0]] - 1}]",
             )
+
+    def of_batch(self, batch: CandidateBatch) -> Column:
+        """Its value for the candidates of a batch. Raises ConfigError where it has none."""
+        choices = {variable.name: batch.column(v) for v, variable in enumerate(batch.sketch.variables)}
+        try:
+            return self.column(choices)
+        except FloatingPointError as error:
+            raise ConfigError(
+                f"has no value for some candidate: {error}", who=f"formula {self.text!r}", expected="numbers"
+            ) from error
 
     def column(self, choices: Mapping[str, Int32Array]) -> Column:
         """Its value for candidates whose choices are int32 (n, p) by variable: int64 or float64 (n,).

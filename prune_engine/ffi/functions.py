@@ -28,7 +28,8 @@ from prune_engine.ffi.arguments import (
     tensor_of,
     text,
 )
-from prune_engine.ffi.handles import LOCK, Profile, Space, checked, open_space
+from prune_engine.ffi.handles import LOCK, Profile, Space, open_space
+from prune_engine.ffi.options import checked
 from prune_engine.ffi.sessions import Session
 from prune_engine.ffi.table_spaces import with_columns
 
@@ -43,7 +44,7 @@ class PruneOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    count: int | None = Field(default=None, ge=1, le=4096)
+    count: int | None = Field(default=None, ge=1, le=1 << 20)
     explore_size: int = Field(default=2048, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0, lt=2**31)
 
@@ -217,7 +218,7 @@ def _batch(
     session = judge.session(handle)
     batch = session.batch(number, indices)
     given = columns(symbols, len(batch), f"{who}, symbols")
-    return session, with_columns(batch, given, f"{who}, symbols") if given else batch
+    return session, with_columns(batch, given, handle.declared, f"{who}, symbols") if given else batch
 
 
 def _space(value: object, who: str) -> Space:

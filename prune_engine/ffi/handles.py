@@ -8,16 +8,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
+from prune_engine.ffi.options import checked
 from prune_engine.ffi.sessions import Session
 from prune_engine.ffi.table_spaces import table_space
 from prune_engine.hardware.registry import ProfileRegistry
@@ -28,8 +29,6 @@ from prune_engine.strategy_set import Strategies, load_strategies
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.embedding import TraceTexts
-
-Options = TypeVar("Options", bound=BaseModel)
 
 #: Strategies and TVM's contexts are not thread-safe, and Python runs one thread at a time anyway.
 LOCK = threading.RLock()
@@ -73,18 +72,19 @@ class ModuleSource(BaseModel):
 
 
 class Space:
-    """A design space, whoever made it. ``is_own`` is one of choice tables, without a compiler."""
+    """A design space, whoever made it. ``is_own`` is one of choice tables, whose symbols are ``declared``."""
 
     def __init__(
         self,
         space: DesignSpace,
         *,
         is_own: bool,
+        declared: frozenset[str] = frozenset(),
         candidates: tuple[CandidateBatch, ...] = (),
         positions: tuple[tuple[int, ...], ...] = (),
         texts: TraceTexts | None = None,
     ) -> None:
-        self.space, self.is_own = space, is_own
+        self.space, self.is_own, self.declared = space, is_own, declared
         self.candidates, self.positions, self.texts = candidates, positions, texts
         #: Rows of each variable's table, by sketch: int64 (v,).
         self.table_sizes: tuple[NDArray[np.int64], ...] = tuple(
@@ -146,19 +146,9 @@ def open_space(source: Mapping[str, Any], who: str) -> Space:
             expected=f"one of the keys: {', '.join(_KINDS)}",
         )
     if kinds == ["sketches"]:
-        return Space(table_space(source, who), is_own=True)
+        own = table_space(source, who)
+        return Space(own.space, is_own=True, declared=own.declared)
     return _tvm_space(source, kinds[0], who)
-
-
-def checked(model: type[Options], options: Mapping[str, Any], who: str) -> Options:
-    """Options of a model. Raises ConfigError naming each that is wrong."""
-    try:
-        return model.model_validate(dict(options))
-    except ValidationError as error:
-        lines = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {str(e['input'])[:60]})" for e in error.errors()]
-        raise ConfigError(
-            "; ".join(lines[:8]), who=who, expected=f"keys out of: {', '.join(model.model_fields)}"
-        ) from error
 
 
 def _tvm_space(source: Mapping[str, Any], kind: str, who: str) -> Space:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,9 @@ from numpy.typing import NDArray
 from prune_engine import contracts
 from prune_engine.candidates import CandidateBatch, SeenRows, rows_of
 from prune_engine.config import EngineConfig
+from prune_engine.enumeration import all_batches
 from prune_engine.errors import PluginContractError, SpaceError
+from prune_engine.ffi.table_spaces import work_out
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pipeline import Pipeline
@@ -96,13 +98,22 @@ class Session:
         return scores
 
     def search(self, count: int, explore_size: int, seed: int) -> Pruned:
-        """Find candidates with the explorer and keep the best ``count`` of them by the draft."""
+        """Keep the best ``count`` by the draft of what the explorer finds, or of all where that is not more.
+
+        Raises PluginContractError for an explorer that fails.
+        """
         explorer, rng = self._strategies.explorer, np.random.default_rng(seed)
         if not self.restricted.size:
             return Pruned((), self._cuts, self._funnel.steps, 0, dict(self.left_out))
-        proposed = self._pipeline.ask(explorer, explorer.propose, self.restricted, explore_size, self._fitness, rng)
-        batches = contracts.check_batches(explorer.name, proposed, self.restricted)
-        return self._pruned(batches, count, rng)
+        batches: Sequence[CandidateBatch]
+        if self.restricted.size <= explore_size:  # all there are, so that every drop is told of
+            batches = list(all_batches(self.restricted, explore_size))
+        else:
+            ask = self._pipeline.ask
+            proposed = ask(explorer, explorer.propose, self.restricted, explore_size, self._fitness, rng)
+            batches = contracts.check_batches(explorer.name, proposed, self.restricted)
+        found = self._pruned(batches, count, rng)
+        return replace(found, verdicts=(*self._cuts, *found.verdicts), funnel=(*self._funnel.steps, *found.funnel))
 
     def choose(self, batches: Sequence[CandidateBatch], count: int, seed: int) -> Pruned:
         """Keep the best ``count`` of given candidates by the draft."""
@@ -115,9 +126,7 @@ class Session:
                 verdicts.append(Verdict(Stage.TASK_SPACE, "engine", Outcome.DROPPED, reason, n_cut))
             inside.append(self._batch(self.restricted, batch).take(allowed))
         found = self._pruned(inside, count, np.random.default_rng(seed))
-        return Pruned(
-            found.kept, (*verdicts, *found.verdicts), found.funnel, sum(map(len, batches)), found.left_out
-        )
+        return replace(found, verdicts=(*verdicts, *found.verdicts), n_proposed=sum(map(len, batches)))
 
     def _pruned(self, batches: Sequence[CandidateBatch], count: int, rng: np.random.Generator) -> Pruned:
         config = self._config.model_copy(update={"draft_size": max(self._config.draft_size, 2 * count)})
@@ -137,8 +146,7 @@ class Session:
             latencies = [None] * len(batch) if secs is None else secs.tolist()
             kept += [Kept(batch, i, float(scores[i]), latencies[i]) for i in range(len(batch))]
         kept.sort(key=lambda one: -one.score)
-        funnel = (*self._funnel.steps, *result.funnel)
-        return Pruned(tuple(kept), (*self._cuts, *result.verdicts), funnel, result.n_proposed, dict(self.left_out))
+        return Pruned(tuple(kept), result.verdicts, result.funnel, result.n_proposed, dict(self.left_out))
 
     def objections(self, batch: CandidateBatch) -> list[Verdict | None]:
         """What drops each candidate of the unrestricted space: the first rule in the engine's order; None for none.
@@ -188,6 +196,8 @@ class Session:
         return CandidateBatch(space, space.sketches[batch.sketch.index], batch.indices)
 
     def _judged(self, batch: CandidateBatch) -> tuple[BoolArray, BoolArray]:
+        if self._is_own:
+            work_out(batch)
         legal, kept = self._pipeline.judge(batch)
         number = batch.sketch.index
         if self._legal is not self.space:

@@ -5,24 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from prune_engine.candidates import CandidateBatch, Divisible
-from prune_engine.errors import ConfigError, SpaceError
-from prune_engine.ffi.formulas import Formula, parse_formula
+from prune_engine.errors import ConfigError
+from prune_engine.ffi.formulas import parse_formula
+from prune_engine.ffi.options import checked
 from prune_engine.space import DesignSpace, Int32Array, Sketch, Variable, VariableKind, perfect_tile_table
+from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.symbols.table import Column, SymbolDef
 from prune_engine.task import TuningTask
 
 #: Rows of one choice table. More cannot be looked at in any time.
 MAX_TABLE_ROWS = 1 << 22
 _COLUMNS = "prune_engine.ffi.columns"
+_UNIT_OF = {definition.name: definition.unit for definition in BUILTIN_SYMBOLS}
 _INT32_MAX = 2**31 - 1
 _OPAQUE = "its owner gives its symbols"
 
@@ -51,49 +55,78 @@ class SketchSource(BaseModel):
 
 
 class TableSource(BaseModel):
-    """A whole space. ``symbols`` are formulas over the choices, or null where each call brings the column."""
+    """A whole space. ``symbols`` are formulas over the choices, or null where each call brings the column.
+
+    ``dtype`` is what the kernel computes in, ``n_results`` how many elements it writes, if that matters.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     name: str = Field(default="kernel", min_length=1)
+    dtype: str = Field(default="float32", min_length=1)
+    n_results: int | None = Field(default=None, ge=1)
     sketches: list[SketchSource] = Field(min_length=1)
     symbols: dict[str, str | None] = Field(default_factory=dict)
 
 
-def table_space(source: Mapping[str, Any], who: str) -> DesignSpace:
-    """The space that a JSON object describes. Raises ConfigError naming each key that is wrong, and SpaceError."""
-    try:
-        read = TableSource.model_validate(dict(source))
-    except ValidationError as error:
-        lines = [
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']} (got {str(e['input'])[:60]})" for e in error.errors()[:8]
-        ]
-        raise ConfigError("the space is not well formed: " + "; ".join(lines), who=who) from error
+@dataclass(frozen=True, slots=True)
+class TableSpace:
+    """A space with the symbols that are formulas. ``declared`` are all symbols, those that calls bring as well."""
+
+    space: DesignSpace
+    declared: frozenset[str]
+
+
+def table_space(source: Mapping[str, Any], who: str) -> TableSpace:
+    """The space that a JSON object describes. Raises ConfigError naming each key that is wrong."""
+    read = checked(TableSource, source, who)
     sketches = tuple(_sketch(index, sketch, f"{who}, sketch {index}") for index, sketch in enumerate(read.sketches))
     formulas = {name: parse_formula(text, f"{who}, symbol {name!r}") for name, text in read.symbols.items() if text}
     for sketch in sketches:
         for name, formula in formulas.items():
             formula.check({v.name: v.table.shape[1] for v in sketch.variables}, f"{who}, symbol {name!r}")
     identity = hashlib.blake2b(json.dumps(read.model_dump(), sort_keys=True).encode(), digest_size=12).hexdigest()
-    task = TuningTask(identity, read.name, "", 1, 0, (), ())
-    symbols = {name: _symbol(name, formulas.get(name)) for name in read.symbols}
-    return DesignSpace(task, sketches, given=symbols)
+    results = () if read.n_results is None else (read.n_results,)
+    task = TuningTask(identity, read.name, "", 1, 0, (results,), (read.dtype,))
+    given = {name: _symbol(name, formula.of_batch) for name, formula in formulas.items()}
+    return TableSpace(DesignSpace(task, sketches, given=given), frozenset(read.symbols))
 
 
-def with_columns(batch: CandidateBatch, columns: Mapping[str, NDArray[Any]], who: str) -> CandidateBatch:
+def with_columns(
+    batch: CandidateBatch, columns: Mapping[str, NDArray[Any]], declared: frozenset[str], who: str
+) -> CandidateBatch:
     """Give a batch its symbols' columns, float64 or int64 (n,). Raises ConfigError for one that is not declared."""
-    unknown = set(columns) - set(batch.space.given)
+    unknown = set(columns) - declared
     if unknown:
         raise ConfigError(
             "a symbol that the space does not declare",
             who=who,
             got=", ".join(sorted(unknown)),
-            expected=", ".join(sorted(batch.space.given)) or "none",
+            expected=", ".join(sorted(declared)) or "none",
             remedy="Name it among the `symbols` of the space.",
         )
-    if columns:
-        batch.shared[_COLUMNS] = _Columns(dict(columns))
-    return batch
+    symbols = {name: _symbol(name, partial(_column, name=name)) for name in columns}
+    space = replace(batch.space, given={**batch.space.given, **symbols})
+    brought = CandidateBatch(space, space.sketches[batch.sketch.index], batch.indices)
+    brought.shared[_COLUMNS] = _Columns(columns)
+    return brought
+
+
+def work_out(batch: CandidateBatch) -> None:
+    """Compute what is given of a batch, so that what is wrong with it is its owner's error and no rule's.
+
+    Raises ConfigError.
+    """
+    for name in batch.space.given:
+        column = batch.symbol(name)
+        if name in _UNIT_OF and len(column) and column.min() < 0:
+            row = int(column.argmin())
+            raise ConfigError(
+                "is negative",
+                who=f"symbol {name!r}, candidate {row}",
+                got=column[row],
+                expected=f"{_UNIT_OF[name]} >= 0".lstrip(),
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +203,11 @@ def _n_factorisations(extent: int, n_parts: int) -> int:
     return n
 
 
-def _symbol(name: str, formula: Formula | None) -> SymbolDef:
-    def compute(batch: CandidateBatch) -> Column:
-        given = batch.shared.get(_COLUMNS)
-        if isinstance(given, _Columns) and name in given.by_name:
-            return given.by_name[name]
-        if formula is None:
-            raise SpaceError(
-                "no column came with the candidates", who=f"symbol {name!r}", remedy="Pass it with the call."
-            )
-        return formula.column({v.name: batch.column(i) for i, v in enumerate(batch.sketch.variables)})
+def _symbol(name: str, compute: Callable[[CandidateBatch], Column]) -> SymbolDef:
+    return SymbolDef(name, _UNIT_OF.get(name, ""), "given with the space", "the program that embeds us", compute)
 
-    return SymbolDef(name, "", "declared by the program that embeds the engine", "the space's description", compute)
+
+def _column(batch: CandidateBatch, name: str) -> Column:
+    given = batch.shared[_COLUMNS]
+    assert isinstance(given, _Columns)
+    return given.by_name[name]

@@ -196,7 +196,7 @@ inline std::string DescribeProfile(const Profile& profile) {
 inline Space LoadSpace(const std::string& source) { return Space(PRUNE_ENGINE_CALL_(LoadSpace, source)); }
 
 /*! \brief The same of a map, whose values may be objects of TVM: an IRModule, a Target, Schedules or Traces. */
-inline Space LoadSpace(const tvm::ffi::Map<tvm::ffi::String, tvm::ffi::Any>& source) {
+inline Space LoadSpace(const tvm::ffi::Map<tvm::ffi::Any, tvm::ffi::Any>& source) {
   return Space(PRUNE_ENGINE_CALL_(LoadSpace, source));
 }
 
