@@ -10,6 +10,7 @@ import numpy as np
 
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DecisionWriter
 from prune_engine.engine import Engine
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.hookspecs import hookimpl
@@ -55,12 +56,14 @@ def replay(
     observer: Observer | None = None,
     should_stop: Callable[[], bool] = lambda: False,
     n_threads: int | None = None,
+    decisions: DecisionWriter | None = None,
 ) -> Replay:
     """Tune recorded tasks by the engine, its rules, draft, verifier, selector and finals included.
 
     Candidates that were not recorded are never proposed: the explorer of ``config`` gives way to one that
     proposes all recorded rows. The same arguments give the same result; a ``store`` that holds measurements
-    counts as an earlier part of the run. ``host`` is a loaded one for ``config``, by default made here.
+    counts as an earlier part of the run. ``host`` is a loaded one for ``config``, by default made here. The fate of
+    each candidate is written to ``decisions``.
 
     Raises ConfigError if no candidate of a space ran, or two spaces are of one task, and what Engine raises.
     """
@@ -70,7 +73,16 @@ def replay(
         host.load()
     host.register(_ReplayPlugin(recorded), "prune-engine replay")
     workbench = ReplayWorkbench(recorded, profile_digest=profile.digest(), n_threads=n_threads)
-    engine = Engine(config, workbench, store, profile, host=host, observer=observer, should_stop=should_stop)
+    engine = Engine(
+        config,
+        workbench,
+        store,
+        profile,
+        host=host,
+        observer=observer,
+        should_stop=should_stop,
+        decisions=decisions,
+    )
     run = engine.run([space.task for space in recorded])
     return Replay(run, tuple(workbench.curve(space.task) for space in recorded), workbench.measured, host.failed)
 

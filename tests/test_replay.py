@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from kits.recordings import fake_recording
 
 from prune_engine.config import EngineConfig
+from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions import read_decisions
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.library import LibraryQuery
@@ -69,6 +72,18 @@ def test_the_seed_decides_everything(recorded: RecordedSpace, profile: HardwareP
 
     assert order(1) == order(1)
     assert order(1) != order(2)
+
+
+def test_decisions_are_those_of_a_run_and_the_same_twice(
+    recorded: RecordedSpace, profile: HardwareProfile, tmp_path: Path
+) -> None:
+    found = []
+    for name in ("one", "two"):
+        done = replay([recorded], CONFIG, profile, SqlStore("sqlite://"), decisions=DecisionWriter(tmp_path / name))
+        found.append([replace(one, run="") for one in read_decisions(tmp_path / name)])
+    assert found[0] == found[1]
+    assert [one.candidate for one in found[0] if one.measured] != []
+    assert {one.candidate for one in found[0] if one.measured} == set(_order(done))
 
 
 def test_a_store_continues_a_replay(recorded: RecordedSpace, profile: HardwareProfile, store: Store) -> None:

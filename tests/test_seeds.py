@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 from kits.recordings import gemm_database
+
+from prune_engine.decision_files import decision_files, lines_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -90,13 +93,13 @@ def test_nobody_draws_from_a_global_source() -> None:
                     assert node.attr in ALLOWED_OF_NUMPY, place
 
 
-def replayed(database: Path, folder: Path, hash_seed: str) -> tuple[bytes, list[tuple[str, ...]]]:
-    """Stdout of a replay in a process of its own, and what it measured, in order."""
+def replayed(database: Path, folder: Path, hash_seed: str) -> tuple[bytes, list[tuple[str, ...]], list[bytes]]:
+    """Stdout of a replay in a process of its own, what it measured, in order, and its decisions but for the run."""
     folder.mkdir()
     command = [sys.executable, "-m", "prune_engine.cli", "tune", "--replay", str(database), "--json", "--quiet"]
     command += ["--profile", "amd-epyc-9654", "--block", "rules", "--trials", "12", "--batch", "4"]
     done = subprocess.run(
-        [*command, "--seed", "5", "--store", "store.sqlite3"],
+        [*command, "--seed", "5", "--store", "store.sqlite3", "--out", "."],
         cwd=folder,
         env={**os.environ, "PYTHONHASHSEED": hash_seed, "XDG_DATA_HOME": str(folder)},
         capture_output=True,
@@ -106,7 +109,8 @@ def replayed(database: Path, folder: Path, hash_seed: str) -> tuple[bytes, list[
     assert done.returncode == 0, done.stderr.decode()
     with sqlite3.connect(folder / "store.sqlite3") as connection:
         rows = list(connection.execute("SELECT candidate_id, decisions, run_secs FROM measurements ORDER BY seq"))
-    return done.stdout, rows
+    decisions = [line for file in decision_files(folder / "decisions") for line in lines_of(file)]
+    return done.stdout, rows, [re.sub(rb'"run":"[0-9a-f]+"', b"", line) for line in decisions]
 
 
 @pytest.fixture(scope="module")
@@ -120,3 +124,4 @@ def test_a_seed_gives_one_sequence_of_trials_whatever_the_process(database: Path
     two = replayed(database, tmp_path / "two", "4242")
     assert one == two
     assert len(one[1]) == 13  # the default, and twelve trials
+    assert sum(b'"measured":null' not in line for line in one[2]) == 12

@@ -29,9 +29,11 @@ from prune_engine.cli import (
     verify,
     whitelist,
 )
+from prune_engine.cli.error_lines import tell_error
+from prune_engine.cli.report_option import ReportingCommand
 from prune_engine.cli.streams import abandon_streams, open_closed_streams, telling_warnings
-from prune_engine.cli.style import Colour, print_error, set_style, take_style
-from prune_engine.errors import ConfigError, PruneEngineError
+from prune_engine.cli.style import Colour, set_style, take_style
+from prune_engine.errors import PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
 
@@ -56,13 +58,8 @@ def main() -> None:
             if completion.is_completing():
                 completion.attach(app)
             app(args=arguments, prog_name="prune-engine")
-    except ConfigError as error:
-        from prune_engine.cli.options import option_names
-
-        print_error(option_names(str(error)))
-        sys.exit(error.exit_code)
     except PruneEngineError as error:
-        print_error(str(error))
+        tell_error(error, arguments)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(_INTERRUPTED)
@@ -107,8 +104,8 @@ def make_app() -> typer.Typer:
         del version  # its callback has acted
         set_style(color, is_plain=plain)
 
-    app.command("tune")(tune.tune)
-    app.command("transfer")(transfer.transfer)
+    app.command("tune", cls=ReportingCommand)(tune.tune)
+    app.command("transfer", cls=ReportingCommand)(transfer.transfer)
     app.command("run")(run.run)
     app.command("spaces")(spaces.spaces)
     app.command("prune")(prune.prune)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
     from prune_engine.lifecycle import Observer
     from prune_engine.replay import Replay
+    from prune_engine.store.base import Store
 
+#: Where results go if nobody says.
+_RESULTS = Path("tuned")
 #: Trials after which what was found is told, as far as there were as many.
 _MARKS = (4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -30,12 +33,22 @@ def replay_database(
     store_url: str | None,
     observer: Observer,
     should_stop: Callable[[], bool],
+    out_dir: Path | None,
+    decision_bytes: int = 0,
+    report: str | None = None,
 ) -> dict[str, Any]:
     """Tune the recorded tasks of a MetaSchedule database; the result as a record.
 
-    The profile is cut to ``n_threads`` cores. Without a ``store_url`` nothing is kept. Raises what
-    ``read_recorded`` and ``replay`` raise.
+    The profile is cut to ``n_threads`` cores. Without a ``store_url`` measurements are not kept. Decisions, at most
+    ``decision_bytes`` of them, the result and a ``report`` (see `report_option`) go to ``out_dir``, by default in
+    ./tuned; without either of the two and an ``out_dir`` nothing is written.
+
+    Raises what ``read_recorded`` and ``replay`` raise, and OutputError.
     """
+    from prune_engine.cli.output_file import make_folder
+    from prune_engine.cli.report_option import report_file
+    from prune_engine.cli.sessions import write_result
+    from prune_engine.decision_files import DECISIONS_FOLDER, DecisionWriter
     from prune_engine.errors import ConfigError
     from prune_engine.hardware.fit import check_fits
     from prune_engine.hardware.registry import ProfileRegistry
@@ -44,6 +57,9 @@ def replay_database(
     from prune_engine.replay import replay
     from prune_engine.store.open import open_store
 
+    is_written = out_dir is not None or decision_bytes > 0 or report is not None
+    folder = out_dir or _RESULTS / f"{_name_of(db)}-replay"
+    page = report_file(report, folder)
     observer.on_status(f"reading {db.name}")
     chosen = ProfileRegistry().resolve(profile, n_threads=n_threads)
     chosen = with_threads(chosen, n_threads) if n_threads else chosen
@@ -62,6 +78,8 @@ def replay_database(
         raise ConfigError("no candidate of any workload ran", who=str(db), expected="a recording to search in")
     store = open_store(store_url or "sqlite://")
     try:
+        if is_written:
+            make_folder(folder)
         done = replay(
             spaces,
             config,
@@ -70,11 +88,26 @@ def replay_database(
             observer=observer,
             should_stop=should_stop,
             n_threads=n_threads,
+            decisions=DecisionWriter(folder / DECISIONS_FOLDER, decision_bytes) if decision_bytes else None,
         )
+        sizes = {space.task.task_id: space.n_candidates for space in spaces}
+        record = {
+            "db": str(db),
+            "folder": str(folder) if is_written else None,
+            "report": str(page) if page else None,
+            "profile": chosen.name,
+            "seed": config.seed,
+            **_record(done, sizes),
+        }
+        # What is printed is the same whenever it is run.
+        result = {**record, "run_id": done.run.run_id, "store": store.url if store_url else None}
+        if is_written:
+            write_result(folder, json.dumps(result, indent=2) + "\n")
+        if page is not None:
+            _write_report(page, store, result, folder)
+        return record
     finally:
         store.close()
-    sizes = {space.task.task_id: space.n_candidates for space in spaces}
-    return {"db": str(db), "profile": chosen.name, "seed": config.seed, **_record(done, sizes)}
 
 
 def report_replay(record: Mapping[str, Any], as_json: bool) -> None:
@@ -86,6 +119,21 @@ def report_replay(record: Mapping[str, Any], as_json: bool) -> None:
             _print(record)
     if record["stop_reason"] == "interrupted":
         say("stopped before the budget was used up")
+
+
+def _write_report(page: Path, store: Store, record: Mapping[str, Any], folder: Path) -> None:
+    from prune_engine.cli.output_file import write_whole
+    from prune_engine.report.sources import Source
+    from prune_engine.report.writing import report_of
+
+    run = next(run for run in store.runs() if run.run_id == record["run_id"])
+    write_whole(page, report_of(Source(store, run, record, folder)).html)
+
+
+def _name_of(db: Path) -> str:
+    """What a database is of: `tune` calls the folder of every one alike."""
+    folder = (db.parent if db.is_file() else db).resolve()
+    return folder.parent.name if folder.name == "database" else folder.name
 
 
 def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -140,3 +188,9 @@ def _print(record: Mapping[str, Any]) -> None:
     )
     for name, why in record["failed_plugins"].items():
         print_line(console, f"warning: plugin {name} {why}")
+    if record["folder"] is not None:
+        print_line(
+            console, f"written to {record['folder']}; try: prune-engine explain 1 best --out {record['folder']}"
+        )
+    if record["report"] is not None:
+        print_line(console, f"the whole run as a page to read: {record['report']}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -86,8 +87,8 @@ def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
     }
 
 
-def print_result(outcome: TuneOutcome) -> None:
-    """Tables on stdout: the tasks, what failed, and the whole model before and after."""
+def print_result(outcome: TuneOutcome, page: Path | None = None) -> None:
+    """Tables on stdout: the tasks, what failed, and the whole model before and after; ``page`` is the report's."""
     # A file or a pipe has no width: cut nothing there.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PLAIN_WIDTH)
     summaries = [task.summary for task in outcome.run.tasks]
@@ -133,7 +134,8 @@ def print_result(outcome: TuneOutcome) -> None:
     console.print(
         f"written to {outcome.artifact_dir}; try: prune-engine run {outcome.artifact_dir}", soft_wrap=True
     )
-    console.print(f"the whole run as a page to read: prune-engine report {outcome.artifact_dir}", soft_wrap=True)
+    shown = page or f"prune-engine report {outcome.artifact_dir}"
+    console.print(f"the whole run as a page to read: {shown}", soft_wrap=True)
 
 
 def stop_reason_text(reason: str) -> str:

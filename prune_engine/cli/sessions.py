@@ -64,17 +64,32 @@ def progress_observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
         yield LineProgress()
 
 
-def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool) -> None:
-    """Write ``result.json`` into the result folder and print the result. Raises OutputError."""
-    from prune_engine.cli.results import as_record, print_result
+def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool, page: Path | None = None) -> None:
+    """Write ``result.json`` into the result folder, and the run's report to ``page``; print the result.
 
-    record = as_record(request, outcome)
+    Raises OutputError, and where the page cannot be made what `make_report` raises, after all else is done.
+    """
+    from prune_engine.cli.output_file import write_whole
+    from prune_engine.cli.results import as_record, print_result
+    from prune_engine.errors import PruneEngineError
+
+    record = {**as_record(request, outcome), "report": str(page) if page else None}
     write_result(request.out_dir, json.dumps(record, indent=2) + "\n")
+    problem: PruneEngineError | None = None
+    if page is not None:
+        from prune_engine.report.writing import make_report
+
+        try:
+            write_whole(page, make_report(str(request.out_dir)).html)
+        except PruneEngineError as error:  # the result is there, and is told first
+            problem = error
     with writing_to_stdout(f"The result itself is complete, in {request.out_dir}."):
         if as_json:
             typer.echo(json.dumps(record))
         else:
-            print_result(outcome)
+            print_result(outcome, page if problem is None else None)
+    if problem is not None:
+        raise problem
 
 
 def write_result(out_dir: Path, text: str) -> None:

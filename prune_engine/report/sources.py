@@ -82,6 +82,12 @@ def _result(folder: Path) -> dict[str, Any]:
         ) from error
     except (ValueError, RecursionError) as error:
         raise ArtifactError("is not JSON", who=str(file), got=str(error)) from error
+    if isinstance(record, dict) and "db" in record and record.get("store") is None:
+        raise ArtifactError(
+            "is the result of a replay that kept no measurements",
+            who=str(file),
+            remedy="Repeat it with --report, or with --store to keep them.",
+        )
     if not isinstance(record, dict) or not all(isinstance(record.get(key), str) for key in ("run_id", "store")):
         raise ArtifactError(
             "is no result of a run", who=str(file), expected="run_id and store, as `tune` writes them"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prune_engine.report.collecting import collect
 from prune_engine.report.page import render
-from prune_engine.report.sources import opened
+from prune_engine.report.sources import Source, opened
 from prune_engine.report.summary import headline
 
 
@@ -24,6 +24,10 @@ class Report:
 def make_report(place: str | None, run_id: str | None = None, *, store_url: str | None = None) -> Report:
     """Make the report of a run: see `prune_engine.report.sources.opened` for what the arguments name and raise."""
     with opened(place, run_id, store_url) as source:
-        facts = collect(source)
-        folder = source.folder
-    return Report(render(facts), headline(facts), facts.run.run_id, folder)
+        return report_of(source)
+
+
+def report_of(source: Source) -> Report:
+    """Make the report of the run of an open store. Raises StoreError."""
+    facts = collect(source)
+    return Report(render(facts), headline(facts), facts.run.run_id, source.folder)

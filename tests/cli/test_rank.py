@@ -225,7 +225,10 @@ class TestReplay:
     def test_a_budget_and_a_table(self, inside: Inside, database: Path) -> None:
         code, out, _ = inside("tune", "--replay", database, *DEVICE, *ALL, "--trials", 9, "-q")
         assert code == 0
-        heading, header, row = out.splitlines()
+        heading, header, row, written = out.splitlines()
+        assert written.startswith(
+            "written to tuned/gemm-replay; try: prune-engine explain 1 best --out tuned/gemm-"
+        )
         assert "profile amd-epyc-9654" in heading
         assert header.split()[-6:] == ["trials", "stopped", "by", "4", "8", "all"]
         assert row.split()[-5:-3] == ["9", "trials"]
@@ -262,10 +265,35 @@ class TestReplay:
         assert "earlier runs" not in inside(*arguments, 3)[1]
         assert "; not counting 3 trials of earlier runs on the store" in inside(*arguments, 5)[1]
 
-    def test_nothing_is_written(self, inside: Inside, database: Path, tmp_path: Path) -> None:
+    def test_nothing_is_written_if_nobody_wants_it(self, inside: Inside, database: Path, tmp_path: Path) -> None:
         before = sorted(tmp_path.rglob("*"))
-        inside("tune", "--replay", database, *DEVICE, "--trials", 3, "-q")
+        assert inside("tune", "--replay", database, *DEVICE, "--trials", 3, "-q", "--no-decisions")[0] == 0
         assert sorted(tmp_path.rglob("*")) == before
+
+    def test_decisions_can_be_explained(self, inside: Inside, database: Path, tmp_path: Path) -> None:
+        code, out, err = inside("tune", "--replay", database, *DEVICE, *ALL, "--trials", 9, "--json", "-q")
+        assert code == 0, err
+        (task,) = json.loads(out)["tasks"]
+        code, out, err = inside("explain", "1", "best", "--json")  # looks into ./tuned
+        assert code == 0, err
+        told = json.loads(out)
+        assert told["decisions"][-1]["measured"]["latency_secs"] == min(s for s in task["run_secs"] if s)
+        assert "9 were tried" in inside("explain", "gemm", "--out", "tuned/gemm-replay")[1]
+        code, _, err = inside("report", "tuned/gemm-replay")
+        assert code == 6
+        assert (
+            "is the result of a replay that kept no measurements. Repeat it with --report, or with --store" in err
+        )
+
+    @pytest.mark.parametrize(("given", "file"), [((), "tuned/gemm-replay/report.html"), (("p.html",), "p.html")])
+    def test_a_report_of_it(
+        self, inside: Inside, database: Path, tmp_path: Path, given: tuple[str, ...], file: str
+    ) -> None:
+        arguments = ("tune", "--replay", database, *DEVICE, *ALL, "--trials", 9, "-q", "--report", *given)
+        code, out, err = inside(*arguments)
+        assert code == 0, err
+        assert out.splitlines()[-1] == f"the whole run as a page to read: {file}"
+        assert (tmp_path / file).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
 
     @pytest.mark.parametrize(
         ("arguments", "says"),
@@ -279,8 +307,8 @@ class TestReplay:
                 "--explorer: without effect with",
             ),
             (
-                ["tune", "--replay", "gemm", "--out", "x", "--flush-cache"],
-                "--out, --flush-cache: without effect",
+                ["tune", "--replay", "gemm", "--transfer", "--flush-cache"],
+                "--flush-cache, --transfer: without effect",
             ),
             (
                 ["tune", "--replay", "gemm", *DEVICE, "--prior", "no.such"],

@@ -26,7 +26,17 @@ from prune_engine.store.open import open_store
 from prune_engine.testing import make_profile
 
 N_TRIALS = 48
-_WITHOUT = ("--verifier", "none", "--draft", "none", "--selector", "select.epsilon-greedy", "--batch", "8")
+_WITHOUT = (
+    "--verifier",
+    "none",
+    "--draft",
+    "none",
+    "--selector",
+    "select.epsilon-greedy",
+    "--batch",
+    "8",
+    "--no-decisions",
+)
 #: The store of a run of this size takes about 200 kB; each trial adds four more.
 _TRACE_BYTES, _SMALL_DISK = 4000, "380k"
 _SLOW = {"delay_secs": 0.02}
