@@ -134,11 +134,9 @@ class ReplayedTask(TypedDict):
 
 
 class ReplayResult(TypedDict):
-    """The outcome of `tune --replay`."""
+    """The outcome of `tune --replay`, byte for byte the same for a seed: which run it was is in ``result.json``."""
 
     db: str
-    run_id: str
-    store: str | None
     folder: str | None
     report: str | None
     profile: str
