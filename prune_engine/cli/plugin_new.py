@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import json
 import re
 import shutil
 import tempfile
@@ -110,12 +111,16 @@ def new(
     name: Annotated[str, typer.Argument(help="Name of the plugin, such as hello.", show_default=False)],
     kind: Annotated[PluginKind, typer.Option(help="What it registers.")] = PluginKind.RULE,
     folder: Annotated[Path | None, typer.Option(help="Folder to make.", show_default="prune-engine-NAME")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Write a small plugin that works: a strategy, its contract test, and all that installing it takes."""
     short = _checked_name(name)
     place = folder or Path(f"{_PREFIX}{short}")
     files = plugin_files(short, kind)
     _write(files, place)
+    if as_json:
+        typer.echo(json.dumps({"name": short, "kind": kind.value, "folder": str(place), "files": list(files)}))
+        return
     typer.echo(f"wrote {place}, a plugin with a {kind.value}:")
     for path in files:
         typer.echo(f"  {path}")

@@ -1,0 +1,28 @@
+"""How an error that ends a verb is told: in words, or with --json as one JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from prune_engine.cli.streams import say
+from prune_engine.cli.style import print_error
+from prune_engine.errors import ConfigError, PruneEngineError
+
+
+def tell_error(error: PruneEngineError, arguments: Sequence[str]) -> None:
+    """Tell on stderr what ends the program that was given these arguments."""
+    message = str(error)
+    if isinstance(error, ConfigError):
+        from prune_engine.cli.options import option_names
+
+        message = option_names(message)
+    if "--json" not in arguments:
+        print_error(message)
+        return
+    parts = {
+        name: None if (part := getattr(error, name)) is None else str(part)
+        for name in ("who", "got", "expected", "remedy")
+    }
+    record = {"event": "error", "error": type(error).__name__, "message": message, "problem": error.problem}
+    say(json.dumps({**record, **parts, "exit_code": error.exit_code}))
