@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from prune_engine import call_guard
-from prune_engine._plugin_loading import PluginSource, describe, find_plugins, missing_dependency
+from prune_engine._plugin_loading import (
+    OWN_DISTRIBUTION,
+    PluginSource,
+    describe,
+    find_plugins,
+    missing_dependency,
+)
 from prune_engine.cli.plugin_check_targets import CheckTarget
 from prune_engine.config import EngineConfig
 from prune_engine.plugin_versions import requirement_misfit, says_for_which
@@ -75,7 +81,7 @@ def _loaded(target: CheckTarget, tell: Tell) -> object | None:
         row(LOADS, "failed", record.summary, "hooks that are known, of a plugin for this engine", "Correct it.")
         return None
     row(LOADS, "passed")
-    if says_for_which(plugin, target.requires):
+    if target.distribution == OWN_DISTRIBUTION or says_for_which(plugin, target.requires):
         row(VERSIONS, "passed")
     else:
         row(VERSIONS, "warning", "nothing", _VERSIONS_TEXT, "Say it: another major version may call it otherwise.")

@@ -25,12 +25,13 @@ def settings(symbols: Mapping[str, SymbolDef]) -> list[Setting]:
     """The settings of a check. ``symbols`` are the plugin's own; those that ship are there anyway."""
     registry = ProfileRegistry()
     cpu, gpu = registry.resolve(_CPU), registry.resolve(_GPU)
+    on_cpu, on_gpu = (partial(_space, name, tuple(symbols.values())) for name in (_CPU, _GPU))
     return [
         OPAQUE,
-        Setting("cpu", partial(_space, _CPU, tuple(symbols.values())), cpu),
-        Setting("gpu", partial(_space, _GPU, tuple(symbols.values())), gpu),
+        Setting("cpu", on_cpu, cpu),
+        Setting("gpu", on_gpu, gpu),
         # Every number of a profile may be unknown.
-        Setting("unknown-device", partial(_space, _CPU, tuple(symbols.values())), _knowing_nothing()),
+        Setting("unknown-device", on_cpu, _knowing_nothing()),
     ]
 
 

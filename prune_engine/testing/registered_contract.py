@@ -91,6 +91,8 @@ def _strategy_class(
     contract: type, fixture: str, make: Callable[[], object], settings: Sequence[Setting], subject: Subject
 ) -> type:
     body: dict[str, object] = {"subject": subject, fixture: _fixture(fixture, make)}
+    if contract is ExplorerContract:  # it is not shown a device
+        settings = list({setting.space: setting for setting in reversed(settings)}.values())[::-1]
     if contract in (RuleContract, DraftScorerContract, ExplorerContract):
         body |= {
             "setting": pytest.fixture(params=list(settings), ids=lambda one: one.label, name="setting")(_setting),
