@@ -13,7 +13,15 @@ def searchspace_of(tune_params: dict[str, list[Any]], restrictions: object, max_
         from kernel_tuner.searchspace import Searchspace
     except ImportError as error:
         raise _missing(error) from error
-    return Searchspace(tune_params, restrictions, max_threads)
+    try:
+        return Searchspace(tune_params, restrictions, max_threads)
+    except Exception as error:  # whatever is wrong with a restriction is raised as it comes
+        raise ConfigError(
+            "Kernel Tuner cannot make a search space of it",
+            who="restrictions",
+            got=f"{type(error).__name__}: {error}",
+            expected="what tune_kernel takes: strings over the parameters, functions, constraints, or a list of them",
+        ) from error
 
 
 def cost_function(searchspace: Any, tuning_options: Any, runner: Any) -> Any:
