@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from prune_engine.api.tuning import transfer as transfer
     from prune_engine.api.tuning import tune as tune
     from prune_engine.errors import PruneEngineError as PruneEngineError
+    from prune_engine.own_spaces import own_space as own_space
+    from prune_engine.pruner import Pruner as Pruner
+    from prune_engine.space import DesignSpace as DesignSpace
 
 __version__ = "0.1.0"
 
@@ -41,6 +44,9 @@ _HOMES = {
     "PrunedSpace": "prune_engine.api.studies",
     "list_candidates": "prune_engine.api.studies",
     "prune": "prune_engine.api.studies",
+    "DesignSpace": "prune_engine.space",
+    "Pruner": "prune_engine.pruner",
+    "own_space": "prune_engine.own_spaces",
     "load": "prune_engine.api.results",
     "transfer": "prune_engine.api.tuning",
     "tune": "prune_engine.api.tuning",
@@ -48,10 +54,12 @@ _HOMES = {
 
 __all__ = [
     "Best",
+    "DesignSpace",
     "ListedCandidate",
     "Progress",
     "PruneEngineError",
     "PrunedSpace",
+    "Pruner",
     "Search",
     "SearchCandidate",
     "TuneResult",
@@ -59,18 +67,21 @@ __all__ = [
     "__version__",
     "list_candidates",
     "load",
+    "own_space",
     "prune",
     "transfer",
     "tune",
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value  # found at once from now on
-    return value
+if not TYPE_CHECKING:  # to whom any name would be one of ours
+
+    def __getattr__(name: str) -> object:
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value: object = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value  # found at once from now on
+        return value
 
 
 def __dir__() -> list[str]:

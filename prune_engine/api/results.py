@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -213,7 +214,7 @@ def result_of(out: Path, record: object) -> TuneResult:
     untuned = latencies.at("untuned").take("median_secs", float)
     tuned = latencies.at("tuned").take("median_secs", float)
     is_tuned = whole.take("is_tuned", bool)
-    if not min(untuned, tuned) > 0:
+    if not all(math.isfinite(secs) and secs > 0 for secs in (untuned, tuned)):
         raise ArtifactError("is no result of a run", who=file, got=f"{untuned} and {tuned} s", expected="latencies")
     return TuneResult(
         out=out,

@@ -283,9 +283,7 @@ def _seconds(identity: str, run_secs: object) -> tuple[float, ...]:
     is_several = isinstance(run_secs, Iterable) and not isinstance(run_secs, str | bytes)
     many: Any = run_secs if is_several else (run_secs,)
     try:
-        if isinstance(run_secs, bool):
-            raise TypeError("a truth value")
-        found = tuple(float(one) for one in many)
+        found = tuple(map(_number, many))
     except (TypeError, ValueError) as error:
         raise TellError(
             "no latency",
@@ -302,3 +300,9 @@ def _seconds(identity: str, run_secs: object) -> tuple[float, ...]:
             remedy="Say error='...' of a candidate that failed.",
         )
     return found
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool | str | bytes | bytearray):  # some of which float() would take
+        raise TypeError("no number")
+    return float(value)

@@ -154,6 +154,7 @@ def transfer(
     block: Sequence[str] = (),
     plugin: Sequence[PathLike] = (),
     strict: bool = False,
+    policy: PathLike | None = None,
     progress: Watching = False,
 ) -> TuneResult:
     """Make a model faster with schedules of kernels like its own: `prune-engine transfer` as a function.
@@ -193,6 +194,7 @@ def transfer(
             threads=threads,
             profile=profile,
             store=store,
+            policy=policy,
             library_path=place,
             is_decided_in_network=in_network and measurements > 0,
         )
