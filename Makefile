@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 MODELS := .models
 
-.PHONY: demo test bench bench-metaschedule bench-reliability bench-transfer lint types models clean
+.PHONY: demo docs changelog test bench bench-metaschedule bench-reliability bench-transfer lint types models clean
 .DELETE_ON_ERROR:
 
 $(VENV)/.installed: pyproject.toml
@@ -30,7 +30,14 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 
-test: lint types $(MODELS)/.installed
+# Two of the site's libraries print notices about each other's future.
+docs: $(VENV)/.installed
+	NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --strict
+
+changelog: $(VENV)/.installed
+	$(BIN)/towncrier build --draft --version next
+
+test: lint types docs $(MODELS)/.installed
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 BENCH := $(BIN)/python tests/benchmarks
@@ -61,4 +68,4 @@ bench-transfer: $(VENV)/.installed $(MODELS)/.installed
 	$(BENCH)/transfer.py $(if $(BUDGET),--budget-seconds $(BUDGET))
 
 clean:
-	rm -rf $(VENV) $(MODELS) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(MODELS) build dist site *.egg-info .mypy_cache .ruff_cache .pytest_cache
