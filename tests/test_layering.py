@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, PLUGINS = ROOT / "prune_engine", ROOT / "plugins"
 
 #: Everything else under prune_engine/ is core.
-OUTER = ("store", "metaschedule", "report", "cli", "testing", "ffi")
+OUTER = ("api", "store", "metaschedule", "report", "cli", "testing", "ffi")
 #: The core may know what a store must offer, not how one is made.
 STORE_INTERFACE = ("prune_engine.store.base",)
 CORE_LIBRARIES = {"numpy", "pluggy", "pydantic", "pydantic_core", "yaml"}
