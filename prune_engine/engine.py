@@ -27,6 +27,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.harvest import HarvestContext, harvest
 from prune_engine.joined_library import library_of
 from prune_engine.lifecycle import EngineInfo, Observer, RunResult, SilentObserver
+from prune_engine.machine_state import load_state
 from prune_engine.manifest import manifest_of
 from prune_engine.measurement import MeasuredCandidate, Workbench
 from prune_engine.opening import Opener
@@ -184,7 +185,7 @@ class Engine:
             self._harvest(state)
             self._report(states)
             self._host.notify("task_finished", task=state.task, summary=state.summary())
-        self._store.finish_run(self._run_id)
+        self._finish_run()
         result = run_result(states, reason, self._run_id, self._budget.elapsed_secs)
         return replace(result, sources=self._transferring.sources)
 
@@ -207,7 +208,7 @@ class Engine:
             record=self._record,
             tell=self._tell,
             retire=lambda one: retire(one, self._config, self._auditor),
-            finish=lambda: self._store.finish_run(self._run_id),
+            finish=self._finish_run,
         )
 
     def save_verifier(self, path: Path) -> bool:
@@ -274,6 +275,10 @@ class Engine:
                 seed=self._config.seed,
             ),
         )
+
+    def _finish_run(self) -> None:
+        self._store.add_to_manifest(self._run_id, {"load_after": load_state()})
+        self._store.finish_run(self._run_id)
 
     def _open_tasks(self, states: Sequence[TaskState]) -> None:
         """Generate the spaces and take in what the store has, of every task: budgets count all of it.

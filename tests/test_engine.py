@@ -32,6 +32,7 @@ def test_finds_something_faster_and_stores_everything(run_engine: RunEngine, sto
     assert run.result.n_new == outcome.summary.n_trials == len(run.asked) == 64
     assert sorted(stored_ids(store, task)) == sorted(["default", *run.asked])
     assert store.runs()[0].finished_at is not None
+    assert {"at", "load_average"} <= set(store.runs()[0].manifest["load_after"])  # type: ignore[call-overload]
     assert not run.failures
 
 

@@ -21,6 +21,8 @@ from prune_engine.hardware.schema import (
     Scope,
 )
 
+#: The name of a profile of what the operating system says.
+HOST = "host"
 _SOURCES = {
     "cpuinfo": "/proc/cpuinfo of this machine",
     "sysfs": "/sys/devices/system/cpu of this machine",
@@ -57,7 +59,7 @@ def host_profile(n_threads: int, *, root: Path = Path("/"), cpus: frozenset[int]
     lanes = _count(vector[1] // 4, "isa", "derived") if vector else None
     return HardwareProfile(
         schema_version=SCHEMA_VERSION,
-        name="host",
+        name=HOST,
         kind=DeviceKind.CPU,
         description=cpu_model(root),
         core_count=_count(n_threads, "caller"),

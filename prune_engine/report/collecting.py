@@ -9,7 +9,7 @@ from typing import Any
 
 from prune_engine.audits import merged
 from prune_engine.report.decided import Decided, read_decided
-from prune_engine.report.environment import environment_rows, policy_hash, profile_of
+from prune_engine.report.environment import environment_rows, heuristics_of, policy_hash, probe_of, profile_of
 from prune_engine.report.records import Ceiling, FailureRow, ModelLatency, RunReport, TaskReport
 from prune_engine.report.rooflines import ceilings_of
 from prune_engine.report.sources import Source
@@ -26,6 +26,7 @@ def collect(source: Source) -> RunReport:
     told = {task.get("task_id"): task for task in result.get("tasks", ())}
     numbers = {task_id: number for number, task_id in enumerate(told, 1)}
     decided, no_decisions = _decided(source)
+    heuristics = heuristics_of(manifest)
     reports = [
         _task(
             source,
@@ -33,6 +34,7 @@ def collect(source: Source) -> RunReport:
             task,
             told.get(task.task_id, {}),
             decided.get(task.task_id, Decided()),
+            heuristics,
         )
         for number, task in enumerate(source.store.tasks(run.run_id), 1)
     ]
@@ -80,7 +82,14 @@ def _decided(source: Source) -> tuple[dict[str, Decided], str]:
         return {}, f"The decision records cannot be read ({error.strerror or error})."
 
 
-def _task(source: Source, number: int, task: TuningTask, told: Mapping[str, Any], decided: Decided) -> TaskReport:
+def _task(
+    source: Source,
+    number: int,
+    task: TuningTask,
+    told: Mapping[str, Any],
+    decided: Decided,
+    heuristics: frozenset[str],
+) -> TaskReport:
     store, manifest = source.store, source.run.manifest
     where = (str(manifest.get("device", "")), int(str(manifest.get("n_threads", 1))))
     return task_report(
@@ -92,6 +101,7 @@ def _task(source: Source, number: int, task: TuningTask, told: Mapping[str, Any]
         store.last_comparison(task.task_id, *where),
         told,
         decided,
+        heuristics,
     )
 
 
@@ -101,7 +111,15 @@ def _ceilings(
     profile, why_not = profile_of(manifest)
     if profile is None:
         return (), {"roofline": f"The roofline has no ceilings: {why_not}."}
-    ceilings = ceilings_of(profile, [report.task for report in tasks])
+    kernels = [report.task for report in tasks]
+    ceilings = ceilings_of(profile, kernels)
+    n_threads = manifest.get("n_threads")
+    if not ceilings and isinstance(n_threads, int) and (probed := probe_of(profile, n_threads)) is not None:
+        assert probed.probe is not None, "that is what it was looked up by"
+        return ceilings_of(probed, kernels), {
+            "roofline": f"The run's own profile, {profile.name}, has no peaks and bandwidths; these were measured "
+            f"on such a processor at {probed.probe.measured_at} ({probed.name})."
+        }
     missing = {}
     absent = [
         what
@@ -114,7 +132,8 @@ def _ceilings(
     if absent:
         missing["roofline"] = (
             f"The profile {profile.name} gives no {' and no '.join(absent)}, so those ceilings are missing; "
-            "`prune-engine profiles probe` measures them on this machine."
+            f"`prune-engine profiles probe --threads {n_threads}` measures them on the machine of the run; reports "
+            "made after that have them."
         )
     return ceilings, missing
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
 
 from prune_engine.errors import PruneEngineError
+from prune_engine.hardware.host import HOST
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
 
@@ -27,6 +29,35 @@ def policy_hash(manifest: Mapping[str, object]) -> str:
     policy = manifest.get("policy")
     digest = policy.get("hash") if isinstance(policy, Mapping) else policy
     return digest if isinstance(digest, str) else ""
+
+
+def heuristics_of(manifest: Mapping[str, object]) -> frozenset[str]:
+    """The rules that guess, by the policy in a manifest; none where the run was made before there were any."""
+    policy = manifest.get("policy")
+    content = policy.get("content") if isinstance(policy, Mapping) else None
+    rules = content.get("rules") if isinstance(content, Mapping) else None
+    return frozenset(
+        str(name)
+        for name, rule in (rules.items() if isinstance(rules, Mapping) else ())
+        if isinstance(rule, Mapping) and rule.get("kind") == "heuristic"
+    )
+
+
+def probe_of(profile: HardwareProfile, n_threads: int) -> HardwareProfile | None:
+    """What `prune-engine profiles probe` measured of the processor that the operating system described for a run.
+
+    None for a profile that somebody wrote, and where nobody has probed such a processor with as many threads.
+    """
+    if profile.name != HOST:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of files that are no profiles: a report does not need them
+        try:
+            known = ProfileRegistry().profiles().values()
+        except PruneEngineError:
+            return None
+    wanted = (profile.description, n_threads)
+    return next((one for one in known if one.probe and (one.probe.cpu_model, one.probe.n_threads) == wanted), None)
 
 
 def profile_of(manifest: Mapping[str, object]) -> tuple[HardwareProfile | None, str]:

@@ -18,6 +18,15 @@ Figure = dict[str, Any]
 
 #: Kernels in the figure of where the time goes.
 _N_COSTLY = 15
+_NO_CEILINGS = {
+    "text": "no ceilings: the profile knows no peak and no bandwidth;<br>prune-engine profiles probe measures them",
+    "xref": "paper",
+    "yref": "paper",
+    "x": 0.5,
+    "y": 1,
+    "yanchor": "top",
+    "showarrow": False,
+}
 #: Kernels with a number in the roofline; of the others only the marks are drawn.
 _N_NAMED = 30
 
@@ -69,7 +78,10 @@ def cost_figure(tasks: Sequence[TaskReport]) -> Figure:
 
 
 def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) -> Figure:
-    """Flop per second over flop per byte of compulsory traffic, each kernel untuned and best, under ceilings."""
+    """Flop per second over flop per byte of compulsory traffic, each kernel untuned and best, under ceilings.
+
+    Where there are no ceilings the figure says so, and how to get them.
+    """
     placed = [t for t in tasks if t.bytes_moved and t.task.flop_count]
     spots = [t.task.flop_count / t.bytes_moved for t in placed]
     peaks = [c.flop_per_sec for c in ceilings if c.flop_per_sec]
@@ -127,6 +139,7 @@ def roofline_figure(tasks: Sequence[TaskReport], ceilings: Sequence[Ceiling]) ->
         height=480,
         xaxis=log_axis([low, high], "flop per byte of arguments and results", "{:g}".format),
         yaxis=log_axis([y * room for trace in data for y in trace["y"] for room in (1, 1.6)], "flop/s", tick_rate),
+        annotations=[] if ceilings else [_NO_CEILINGS],
     )
 
 
@@ -205,8 +218,10 @@ def forecast_figure(trials: Sequence[Trial], foreseen: Sequence[float], axis: st
 
 
 def audit_figure(report: RunReport) -> Figure:
-    """Each strategy's false-prune rate with its 95 % interval."""
+    """Each strategy's false-prune rate with its 95 % interval; of those not audited what they dropped."""
     rows = [(a.strategy, share) for a in report.audits if (share := a.false_prune) is not None]
+    audited = {name for name, _ in rows}
+    others = [a for a in report.audits if a.false_prune is None and a.strategy not in audited]
     data = {
         "type": "scatter",
         "mode": "markers",
@@ -223,8 +238,18 @@ def audit_figure(report: RunReport) -> Figure:
         "marker": {"color": "$stage", "size": 10},
         "hovertemplate": "%{y}: %{x:.3g} % of its drops are winners<extra></extra>",
     }
+    unknown = {
+        "type": "scatter",
+        "mode": "text",
+        "y": [a.strategy for a in others],
+        "x": [0] * len(others),
+        "text": [f"not audited, {count_text(a.n_dropped)} dropped" for a in others],
+        "textposition": "middle right",
+        "hoverinfo": "skip",
+    }
     axes = {"xaxis": {"title": {"text": "winners among what it drops, %"}, "range": [-2, 102]}}
-    return _figure([data], height=110 + 34 * len(rows), showlegend=False, **axes)
+    n_rows = len(rows) + len(others)
+    return _figure([data, unknown], height=110 + 34 * n_rows, showlegend=False, **axes)
 
 
 def _ceiling_line(ceiling: Ceiling, place: int, low: float, high: float, roof: float) -> dict[str, Any]:

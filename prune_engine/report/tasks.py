@@ -28,10 +28,12 @@ def task_report(
     comparison: Comparison | None,
     told: Mapping[str, Any],
     decided: Decided,
+    heuristics: frozenset[str] = frozenset(),
 ) -> TaskReport:
     """Put a kernel's report together.
 
-    ``told`` is the task's part of result.json, empty where there is none, and so is ``decided``.
+    ``told`` is the task's part of result.json, empty where there is none, and so is ``decided``; ``heuristics`` are
+    the rules that guess, as far as that is known.
     """
     chains = chains_of(verdicts)
     for identity, decision in decided.measured.items():
@@ -57,7 +59,7 @@ def task_report(
         default_problem=f"{error.kind.value}: {error.message}" if error else "",
         funnel=funnel_of(verdicts, trials, size if isinstance(size, int) else None),
         trials=trials,
-        audits=_audits(verdicts, stored, best),
+        audits=_audits(verdicts, stored, best, heuristics),
         chains=chains,
         drops=drop_sentences(task, verdicts),
         close_calls=tuple(close_call(decision) for decision in decided.close),
@@ -120,10 +122,13 @@ def _final_failures(comparison: Comparison | None) -> tuple[tuple[str, str, str]
 
 
 def _audits(
-    verdicts: Sequence[Verdict], stored: Sequence[StoredCandidate], best_secs: float | None
+    verdicts: Sequence[Verdict],
+    stored: Sequence[StoredCandidate],
+    best_secs: float | None,
+    heuristics: frozenset[str],
 ) -> tuple[AuditReport, ...]:
-    """What audits say of the strategies that guess: those that were audited, the draft and the verifier."""
-    guesses = {
+    """What audits say of the strategies that guess, also of those whose drops no audit was drawn of."""
+    guesses = heuristics | {
         v.strategy
         for v in verdicts
         if (v.outcome is Outcome.KEPT and v.reason.startswith(AUDIT_PREFIX))
@@ -131,4 +136,5 @@ def _audits(
     }
     log = AuditLog()
     log.restore(verdicts, stored, guesses)
+    log.add_cuts(verdicts, guesses)
     return log.reports(best_secs)

@@ -140,6 +140,12 @@ class Store(abc.ABC):
         """
         raise StoreError("keeps no whitelist", who=self.url, remedy="Name a store in a file by --store.")
 
+    def add_to_manifest(self, run_id: str, added: Mapping[str, object]) -> None:  # noqa: B027
+        """Note in a run's manifest what is known at its end; what it has already stays. Raises StoreError.
+
+        A store need not: without it the manifest is that of the start.
+        """
+
     @abc.abstractmethod
     def runs(self) -> Sequence[RunRecord]:
         """All runs, newest first."""

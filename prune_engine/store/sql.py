@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 import uuid
@@ -88,6 +89,16 @@ class SqlStore(Store):
             )
             if done.rowcount != 1:
                 raise StoreError("no such run", who=self.url, got=repr(run_id), expected="an id of start_run")
+
+    def add_to_manifest(self, run_id: str, added: Mapping[str, object]) -> None:
+        """Note in a run's manifest what is known at its end; what it has already stays. Raises StoreError."""
+        with self._writing() as connection:
+            chosen = select(schema.runs.c.manifest).where(schema.runs.c.run_id == run_id)
+            text = connection.execute(chosen).scalar_one_or_none()
+            if text is None:
+                raise StoreError("no such run", who=self.url, got=repr(run_id), expected="an id of start_run")
+            manifest = rows.to_json({**added, **json.loads(text)}, "a run's manifest")
+            connection.execute(update(schema.runs).where(schema.runs.c.run_id == run_id).values(manifest=manifest))
 
     def add_tasks(self, run_id: str, tasks: Sequence[TuningTask]) -> None:
         """Remember tasks (their description, not their module) and that this run tuned them."""

@@ -67,6 +67,14 @@ class StoreContract:
         assert oldest.finished_at is not None
         assert oldest.finished_at >= oldest.started_at
 
+    def test_a_manifest_may_grow(self, store: Store) -> None:
+        """What is known at the end is added, or the store leaves it; nothing that was there changes."""
+        run_id = store.start_run({"seed": 3})
+        store.add_to_manifest(run_id, {"seed": 4, "load_after": {"at": 1.5}})
+        (run,) = store.runs()
+        assert run.manifest["seed"] == 3
+        assert run.manifest.get("load_after", {"at": 1.5}) == {"at": 1.5}
+
     def test_unknown_run_cannot_finish(self, store: Store) -> None:
         """An id that start_run did not return is an error."""
         with pytest.raises(StoreError):

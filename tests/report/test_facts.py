@@ -126,6 +126,71 @@ def test_audits_have_intervals(report: RunReport) -> None:
     assert verifier.false_prune.low <= verifier.false_prune.value <= verifier.false_prune.high
 
 
+def test_a_heuristic_that_no_audit_was_drawn_of_is_listed_with_its_drops(made_run) -> None:
+    from prune_engine.report.figures import audit_figure
+    from prune_engine.report.page import render
+    from prune_engine.store.sql import SqlStore
+
+    out = made_run()
+    store = SqlStore(str(out.parent / "store.sqlite3"))
+    rules = {"rules.cut": {"kind": "heuristic"}, "rules.legal": {"kind": "legality"}}
+    store.add_to_manifest(store.runs()[0].run_id, {"policy": {"hash": "h", "content": {"rules": rules}}})
+    store.close()
+    with opened(str(out), None) as source:
+        report = collect(source)
+    found = {audit.strategy: (audit.n_dropped, audit.n_measured) for audit in report.audits}
+    assert found["rules.cut"] == (2 * 9 * 10**6, 0)
+    assert "rules.legal" not in found
+    told = audit_figure(report)["data"][1]
+    assert dict(zip(told["y"], told["text"], strict=True))["rules.cut"].replace("\u202f", "") == (
+        "not audited, 18000000 dropped"
+    )
+    assert 'data-sort="0">not audited</td>' in render(report)
+
+
+def test_ceilings_of_a_run_whose_profile_has_none_are_those_of_a_probe(
+    made_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from prune_engine.hardware.host import host_profile
+    from prune_engine.hardware.schema import Probe, Rate
+    from prune_engine.hardware.writer import write_profile
+    from prune_engine.report.figures import roofline_figure
+    from prune_engine.store.sql import SqlStore
+
+    out, host = made_run(), host_profile(1)
+    store = SqlStore(str(out.parent / "store.sqlite3"))
+    store.add_to_manifest(
+        store.runs()[0].run_id, {"profile_content": host.model_dump(mode="json", exclude_unset=True)}
+    )
+    store.close()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PRUNE_ENGINE_PROFILE_PATH", str(tmp_path / "probes"))
+    (tmp_path / "probes").mkdir()
+    with opened(str(out), None) as source:
+        report = collect(source)
+    assert report.ceilings == ()
+    assert "`prune-engine profiles probe --threads 1` measures them" in report.missing["roofline"]
+    (note,) = roofline_figure(report.tasks, report.ceilings)["layout"]["annotations"]
+    assert "profiles probe measures them" in note["text"]
+    unit = host.compute[0].model_copy(update={"peak_flop_per_sec": {"float32": Rate(value=1e11, source="timed")}})
+    for n_threads in (2, 1):
+        probe = Probe(cpu_model=host.description, n_threads=n_threads, measured_at="2026-01-02", version="0")
+        made = host.model_copy(
+            update={
+                "name": f"probe-{n_threads}t",
+                "compute": (unit,),
+                "probe": probe,
+                "sources": {**host.sources, "timed": "timed"},
+            }
+        )
+        write_profile(made, tmp_path / "probes" / f"probe-{n_threads}t.yaml")
+    with opened(str(out), None) as source:
+        report = collect(source)
+    assert [ceiling.flop_per_sec for ceiling in report.ceilings] == [1e11]
+    assert "measured on such a processor at 2026-01-02 (probe-1t)" in report.missing["roofline"]
+    assert roofline_figure(report.tasks, report.ceilings)["layout"]["annotations"] == []
+
+
 def test_headline_is_the_gain_of_the_model_or_of_its_kernels(report: RunReport) -> None:
     assert headline(report).startswith("dense.onnx runs 2.00× as fast as untuned: from 200 ms to 100 ms")
     assert "not beaten" in headline(replace(report, is_tuned=False))
