@@ -22,10 +22,6 @@ Tell = Callable[[Mapping[str, object]], None]
 _MODULE = "prune_engine_checked_contracts"
 #: What to do where a failed check leaves a doubt.
 _REMEDIES = {
-    "mask_does_not_loop_over_candidates": "Work on whole columns: batch.column(i), batch.symbol(name), numpy.",
-    "score_does_not_loop_over_candidates": "Work on whole columns: batch.column(i), batch.symbol(name), numpy.",
-    "does_not_loop_over_candidates": "Draw whole columns of row numbers: rng.integers(variable.size, size=n).",
-    "does_not_loop_over_the_pool": "Sort and choose by numpy: np.argsort(-pool.scores, kind='stable').",
     "mask_looks_at_each_candidate_alone": "Compare with numbers of the profile, not with others of the batch.",
     "each_candidate_is_scored_alone": "Do not scale by the batch: the best of one batch may be poor in another.",
     "sketches_that_could_not_be_read_are_no_failure": "Ask batch.is_opaque first, and keep what cannot be judged.",
@@ -124,9 +120,10 @@ def explained(subject: Subject, item: pytest.Item, error: BaseException) -> Mapp
         expected = error.expected or ""
     elif isinstance(error, AssertionError | pytest.fail.Exception):
         got = _line(str(error))
+    got, _, advice = got.partition(". ") if "_loop_over_" in item.name else (got, "", "")
     function = getattr(item, "function", None)
     expected = expected or _line(inspect.getdoc(function) or "")
-    remedy = _REMEDIES.get(_check_name(item), "")
+    remedy = advice or _REMEDIES.get(_check_name(item), "")
     looked = f"Look at {place}." if place else ""
     return {"who": who, "got": got, "expected": expected, "remedy": " ".join(filter(None, (remedy, looked)))}
 
