@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prune_engine.api.requests import PathLike
-from prune_engine.errors import ConfigError
+from prune_engine.errors import ConfigError, PruneEngineError
 
 if TYPE_CHECKING:
     import onnx
@@ -22,6 +22,8 @@ Model: TypeAlias = "PathLike | onnx.ModelProto | tvm.IRModule | tvm.tirx.PrimFun
 
 #: The folder in a result that holds what was given in memory.
 _GIVEN = "model"
+#: What errors call a model that has no file.
+_IN_MEMORY = "the model given"
 #: What protobuf can write into one file.
 _MAX_PROTO_BYTES = 2**31 - 1
 
@@ -69,7 +71,13 @@ def named(model: Model) -> Iterator[str]:
     from prune_engine.metaschedule.measure.tempdirs import scratch_folder
 
     with scratch_folder() as folder:
-        yield saved(model, folder)
+        file = saved(model, folder)
+        try:
+            yield file
+        except PruneEngineError as error:  # nobody knows the file
+            error.who = error.who and error.who.replace(file, _IN_MEMORY)
+            error.args = (str(error).replace(file, _IN_MEMORY), *error.args[1:])
+            raise
 
 
 def _is_onnx(model: object) -> bool:

@@ -14,7 +14,7 @@ from prune_engine.api.search_candidates import Best, SearchCandidate, decisions_
 from prune_engine.api.search_places import Place, place_of_model, place_of_space
 from prune_engine.candidates import Candidate
 from prune_engine.errors import TellError
-from prune_engine.measurement import MeasureError, MeasureErrorKind
+from prune_engine.measurement import MeasureError, MeasureErrorKind, WritesSchedules
 from prune_engine.space import DesignSpace
 
 if TYPE_CHECKING:
@@ -191,7 +191,8 @@ class Search:
             error = MeasureError(MeasureErrorKind.RUN_ERROR, error or "it failed")
         elif error is not None and not isinstance(error, MeasureError):
             error = MeasureError(MeasureErrorKind.RUN_ERROR, f"{type(error).__name__}: {error}")
-        self._steps.tell(identity, run_secs=_seconds(identity, run_secs), error=error)
+        secs = _seconds(identity, run_secs)
+        self._steps.tell(identity, run_secs=secs, error=error, trace_json=self._text(identity) if secs else None)
 
     @property
     def best(self) -> Best | None:
@@ -270,6 +271,14 @@ class Search:
 
     def _decisions(self, candidate: Candidate) -> Mapping[str, Any]:
         return decisions_by_name(self._steps.state.bench_space, candidate)
+
+    def _text(self, candidate_id: str) -> str | None:
+        """The compiler's text of a pending candidate, for the store: whoever reads that can replay it."""
+        bench = self._place.bench
+        found = next((one for one in self._steps.pending if one.candidate_id == candidate_id), None)
+        if found is None or not isinstance(bench, WritesSchedules):
+            return None
+        return bench.schedule_text(self._steps.state.bench_space, found)
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -178,7 +178,15 @@ def _known_place(place: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _fuse(mod: object, target: str, path: Path, opset: int) -> object:
-    """Lower to kernels, fold what is constant, and fuse: TVM's "zero" pipeline, then views for reshapes."""
+    with _reported(path, opset):
+        return lowered_and_fused(mod, target)
+
+
+def lowered_and_fused(mod: object, target: str) -> object:
+    """A Relax module as kernels, what is constant folded: TVM's "zero" pipeline, then views for reshapes.
+
+    Raises whatever TVM raises.
+    """
     tvm = import_tvm()
     from tvm.relax import transform
 
@@ -193,7 +201,7 @@ def _fuse(mod: object, target: str, path: Path, opset: int) -> object:
         transform.RewriteDataflowReshape(),
         transform.DeadCodeElimination(),
     ]
-    with _reported(path, opset), make_target(target):
+    with make_target(target):
         fused: object = tvm.transform.Sequential(passes)(fold_trivial(mod))
     return fused
 

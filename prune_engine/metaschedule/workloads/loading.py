@@ -128,10 +128,13 @@ def _from_name(workload: Workload, target: str) -> ImportedModel:
 def _from_file(path: Path, kind: SourceKind, target: str, is_built: bool) -> ImportedModel:
     from prune_engine.metaschedule.workloads.files import kernels_of_json, kernels_of_script
     from prune_engine.metaschedule.workloads.kernel_model import Kernel, kernel_model
+    from prune_engine.metaschedule.workloads.relax_model import relax_model, relax_of_json
     from prune_engine.metaschedule.workloads.survival import check_survived
 
-    kernels = kernels_of_script(path) if kind is SourceKind.SCRIPT else kernels_of_json(path)
     digest = digest_of(path)
+    if kind is SourceKind.JSON and (mod := relax_of_json(path)) is not None:
+        return relax_model(mod, name=path.stem, source=path, digest=digest, target=target)
+    kernels = kernels_of_script(path) if kind is SourceKind.SCRIPT else kernels_of_json(path)
 
     def model_of(some: Sequence[Kernel]) -> ImportedModel:
         return kernel_model(some, name=path.stem, source=path, digest=digest, target=target)
