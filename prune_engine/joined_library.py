@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from prune_engine.config import EngineConfig
 from prune_engine.library import LibraryEntry, LibraryQuery
+from prune_engine.store.base import Store
 from prune_engine.strategies import Library
+from prune_engine.whitelist_events import whitelist_of
+from prune_engine.whitelist_library import WhitelistLibrary
 
 
 class JoinedLibrary:
@@ -27,11 +30,16 @@ class JoinedLibrary:
 def library_of(
     store: Library, config: EngineConfig, collect: Callable[..., Iterable[tuple[str, object]]]
 ) -> Library:
-    """The library a run starts from: that of the store, and unless ``config`` says not to, what plugins ship.
+    """The library a run starts from: that of the store, its whitelist, and unless ``config`` says not to, what
+    plugins ship.
 
     ``collect`` is ``PluginHost.collect``.
     """
-    if not config.builtin_library:
-        return store
-    shipped = [item for _, item in collect("register_libraries", config=config) if isinstance(item, Library)]
-    return JoinedLibrary([store, *shipped]) if shipped else store
+    parts: list[Library] = [store]
+    events = store.whitelist_events() if isinstance(store, Store) else ()
+    if events:
+        parts.append(WhitelistLibrary.of(whitelist_of(events)))
+    if config.builtin_library:
+        shipped = collect("register_libraries", config=config)
+        parts += [item for _, item in shipped if isinstance(item, Library)]
+    return JoinedLibrary(parts) if len(parts) > 1 else store

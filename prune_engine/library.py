@@ -44,6 +44,7 @@ class Origin(Enum):
     TUNED = "tuned"  #: a run of ours measured it
     IMPORTED = "imported"  #: from a database of somebody else
     BUILTIN = "builtin"  #: shipped with the product
+    WHITELIST = "whitelist"  #: proven correct and fast; only a run's view of the whitelist has such entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,6 +146,17 @@ class LibraryQuery:
     n_threads: int | None = None
     model: str | None = None
     limit: int | None = None
+
+    def matches(self, entry: LibraryEntry) -> bool:
+        """Whether an entry is one of those wanted."""
+        pairs = (
+            (self.strict, entry.kernel_class.strict),
+            (self.anchor, entry.kernel_class.anchor),
+            (self.device_name, entry.device_name),
+            (self.n_threads, entry.n_threads),
+            (self.model, entry.model),
+        )
+        return all(wanted is None or wanted == found for wanted, found in pairs)
 
 
 Entries = Sequence[LibraryEntry]

@@ -232,6 +232,12 @@ def verify(
 @whitelist.command("export")
 def export(
     file: Annotated[Path, typer.Argument(help="File to write.", show_default=False)],
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out entries that cannot be read.")
+    ] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a whitelist that has entries which this one has not.")
+    ] = False,
     store: _Store = None,
     as_json: _Json = False,
 ) -> None:
@@ -239,12 +245,16 @@ def export(
     from prune_engine import __version__
     from prune_engine.cli.output_file import check_place, write_whole
     from prune_engine.cli.tables import counted
+    from prune_engine.cli.whitelist_export import check_all_readable, check_nothing_lost
     from prune_engine.whitelist_files import whitelist_text
 
     check_place(file, head=b"{")
     with _opened(store) as opened:
         listed = _listed(opened)
         _tell_broken(listed)
+        if not skip_unreadable:
+            check_all_readable(listed, opened.url)
+        check_nothing_lost(file, listed, overwrite=overwrite)
         write_whole(file, whitelist_text(listed, f"prune-engine {__version__}"))
         n = len(listed.entries)
         say(f"{counted(n, 'schedule')}, revision {listed.revision}, written to {file}")

@@ -127,6 +127,54 @@ def test_export_and_import_carry_everything(inside: Inside, fill: Any, tmp_path:
     assert (record["n_new"], record["n_known"], record["n_unverified"], record["revision"]) == (0, 2, 1, 2)
 
 
+def test_an_export_with_unreadable_entries_is_refused_until_one_says_so(
+    inside: Inside, fill: Any, tmp_path: Path
+) -> None:
+    entries = make_listed(BATCH, 0), make_listed(BATCH, 1)
+    store, file = fill(*entries), tmp_path / "list.json"
+    assert inside("whitelist", "export", file, "--store", store)[0] == 0
+    good = file.read_bytes()
+    with sqlite3.connect(store) as connection:
+        connection.execute("UPDATE whitelist_events SET content = '{}' WHERE entry_id = ?", [entries[0].entry_id])
+    connection.close()
+    code, _, err = inside("whitelist", "export", file, "--store", store)
+    assert code == 4
+    assert "not all of the whitelist can be read, so nothing was exported; got 1 unreadable of 2" in err
+    assert "--skip-unreadable exports the others" in err
+    assert file.read_bytes() == good
+    code, _, err = inside("whitelist", "export", file, "--skip-unreadable", "--store", store)
+    assert code == 0
+    assert [one["entry_id"] for one in json.loads(file.read_text())["entries"]] == [entries[1].entry_id]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"name": "a package"}', "got no whitelist; expected a new file, or an earlier export"),
+        ('{"prune_engine_whitelist": 99}', "holds a whitelist that cannot be read"),
+        (None, "holds entries that this whitelist does not have"),
+    ],
+    ids=["another JSON", "another version", "of somebody else"],
+)
+def test_an_export_overwrites_nothing_that_would_be_lost(
+    inside: Inside, fill: Any, tmp_path: Path, text: str | None, told: str
+) -> None:
+    file = tmp_path / "list.json"
+    if text is None:
+        other = fill(make_listed(BATCH, 0), make_listed(BATCH, 1), name="other.sqlite3")
+        assert inside("whitelist", "export", file, "--store", other)[0] == 0
+    else:
+        file.write_text(text)
+    before = file.read_bytes()
+    store = fill(make_listed(BATCH, 0))
+    code, _, err = inside("whitelist", "export", file, "--store", store)
+    assert code == 5
+    assert told in err
+    assert file.read_bytes() == before
+    is_whitelist = "prune_engine_whitelist" in before.decode()
+    assert inside("whitelist", "export", file, "--overwrite", "--store", store)[0] == (0 if is_whitelist else 5)
+
+
 def test_nothing_of_a_damaged_file_is_taken_in(inside: Inside, fill: Any, tmp_path: Path) -> None:
     store = fill(make_listed(BATCH, 0), make_listed(BATCH, 1))
     inside("whitelist", "export", "list.json", "--store", store)
