@@ -14,7 +14,6 @@ from commands import commands_page
 from hooks import hooks_page
 from mkdocs.structure.files import File
 
-
 #: Sections for pages by their folder; the order inside is that of mkdocs.yml, then of names.
 _SECTIONS = {"guides": "Guides", "reference": "Reference", "benchmarks": "How it works", "plugins": "Extend"}
 _OTHERS = "Use"

@@ -15,7 +15,16 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 #: All that a wheel is built of. Copied first: what an earlier build left in `build/` would get into the wheel.
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "prune_engine", "plugins", "hardware_profiles")
+_SOURCES = (
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "LICENSE",
+    "prune_engine",
+    "plugins",
+    "hardware_profiles",
+    "tests",
+)
 _MARK = "prune-engine-borrows.pth"
 #: Bytecode for what most commands import is written once, not in each copy.
 _WARM_UP = "import tvm, onnxruntime, lightgbm, sqlalchemy, alembic, pydantic, rich, typer"
