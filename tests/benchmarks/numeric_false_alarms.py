@@ -17,6 +17,7 @@ from prune_engine.candidates import CandidateBatch
 from prune_engine.metaschedule.materialise import Materialised, Materialiser
 from prune_engine.metaschedule.measure import MeasurePool, MeasureSettings
 from prune_engine.metaschedule.numeric_check import check_in_pool
+from prune_engine.metaschedule.quiet import captured_stderr
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.workloads.loading import load_tasks
 from prune_engine.numeric_safety import FpPolicy, SafetyReport
@@ -49,10 +50,11 @@ def main() -> None:
     print("|---|---|---|---|---|---|")
     with MeasurePool(MeasureSettings(target=target, n_threads=1)) as pool:
         for text in options.workloads:
-            (task,) = load_tasks(text, target)
-            traces = _traces(task, options.schedules)
-            begun = time.perf_counter()
-            reports = check_in_pool(pool, task, traces, FpPolicy())
+            with captured_stderr():  # TVM warns of each schedule that it cannot build, in thousands of lines
+                (task,) = load_tasks(text, target)
+                traces = _traces(task, options.schedules)
+                begun = time.perf_counter()
+                reports = check_in_pool(pool, task, traces, FpPolicy())
             print(_row(text, reports, time.perf_counter() - begun), flush=True)
 
 
