@@ -69,9 +69,7 @@ def pruned_record(handle: Space, judge: Profile, count: int | None, explore_size
         record["dropped"] = [
             {"position": at, **_verdict_record(verdict)}
             for batch, places in zip(handle.candidates, handle.positions, strict=True)
-            for at, verdict in zip(
-                places, session.objections(session.batch(batch.sketch.index, batch.indices)), strict=True
-            )
+            for at, verdict in zip(places, session.objections(batch), strict=True)
             if verdict is not None
         ]
     return record

@@ -73,8 +73,8 @@ def plain_map(value: object, who: str) -> dict[str, Any]:
     raise ArgumentError("wrong type of argument", who=who, got=_told(value), expected="a JSON text, or a map")
 
 
-def row_numbers(value: object, sizes: NDArray[np.int64], who: str) -> Int32Array:
-    """Row numbers of choice tables of these sizes, int64 (v,), out of an int32 (n, v) tensor.
+def row_numbers(value: object, sizes: NDArray[np.uint32], who: str) -> Int32Array:
+    """Row numbers of choice tables of these sizes, uint32 (v,), out of an int32 (n, v) tensor.
 
     Raises ArgumentError and TensorError.
     """
@@ -133,9 +133,10 @@ def _copied(value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...
     They are copied before they are checked: the memory is the caller's, who may write to it from another thread,
     or free it after the call, while a strategy still knows the batch.
     """
-    form = f"{' or '.join(dtypes)} ({', '.join('n' if axis is None else str(axis) for axis in shape)})"
     if not isinstance(value, tvm_ffi.Tensor):
-        raise ArgumentError("wrong type of argument", who=who, got=_told(value), expected=f"a tensor, {form}")
+        raise ArgumentError(
+            "wrong type of argument", who=who, got=_told(value), expected=f"a tensor, {_form(dtypes, shape)}"
+        )
     got = value.shape
     if value.__dlpack_device__()[0] != _CPU:
         raise TensorError(
@@ -146,8 +147,8 @@ def _copied(value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...
             remedy="Copy it to the host.",
         )
     fits = len(got) == len(shape) and all(b is None or a == b for a, b in zip(got, shape, strict=True))
-    if str(value.dtype) not in dtypes or not fits or min(got) < 0:
-        raise TensorError("wrong form of tensor", who=who, got=f"{value.dtype} {tuple(got)}", expected=form)
+    if not fits or min(got) < 0:
+        raise _wrong_form(value, dtypes, shape, who)
     if got[0] > MAX_ROWS:
         raise TensorError(
             "too many candidates at once",
@@ -164,18 +165,38 @@ def _copied(value: object, dtypes: tuple[str, ...], shape: tuple[int | None, ...
             expected="rows one after the other",
             remedy="Copy it.",
         )
-    dtype = np.dtype(str(value.dtype))
     if 0 in got:
-        return np.empty(got, dtype)
-    address = value.data_ptr()
-    if not address or address % dtype.itemsize:
+        if str(value.dtype) not in dtypes:
+            raise _wrong_form(value, dtypes, shape, who)
+        return np.empty(got, np.dtype(str(value.dtype)))
+    if not value.data_ptr():
+        raise TensorError("the tensor has no memory", who=who, got="null", expected=_form(dtypes, shape))
+    try:
+        view = np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:  # a type that numpy does not have
+        raise _wrong_form(value, dtypes, shape, who) from error
+    if view.dtype.name not in dtypes:  # much cheaper to ask numpy than the tensor
+        raise _wrong_form(value, dtypes, shape, who)
+    if not view.flags.aligned:
         raise TensorError(
-            "the tensor has no memory" if not address else "the tensor's memory is not aligned",
+            "the tensor's memory is not aligned",
             who=who,
-            got=hex(address),
-            expected=f"an address that is a multiple of {dtype.itemsize}",
+            got=hex(value.data_ptr()),
+            expected=f"an address that is a multiple of {view.dtype.itemsize}",
         )
-    return np.array(np.from_dlpack(value), order="C")
+    return view.copy()
+
+
+def _wrong_form(
+    value: tvm_ffi.Tensor, dtypes: tuple[str, ...], shape: tuple[int | None, ...], who: str
+) -> TensorError:
+    got = f"{value.dtype} {tuple(value.shape)}"
+    return TensorError("wrong form of tensor", who=who, got=got, expected=_form(dtypes, shape))
+
+
+def _form(dtypes: tuple[str, ...], shape: tuple[int | None, ...]) -> str:
+    axes = [("n" if axis is None else str(axis)) for axis in shape]
+    return f"{' or '.join(dtypes)} ({', '.join(axes)}{',' if len(axes) == 1 else ''})"
 
 
 def _plain(value: object) -> Any:

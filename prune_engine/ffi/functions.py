@@ -13,7 +13,6 @@ import numpy as np
 import tvm_ffi
 from pydantic import BaseModel, ConfigDict, Field
 
-from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import SpaceError
 from prune_engine.ffi import abi
 from prune_engine.ffi.answers import pruned_record, space_record
@@ -30,8 +29,8 @@ from prune_engine.ffi.arguments import (
 )
 from prune_engine.ffi.handles import LOCK, Profile, Space, open_space
 from prune_engine.ffi.options import checked
-from prune_engine.ffi.sessions import Session
-from prune_engine.ffi.table_spaces import with_columns
+from prune_engine.ffi.sessions import Asked, Session
+from prune_engine.ffi.table_spaces import check_declared
 
 #: What is registered, by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -172,8 +171,8 @@ def mask_candidates(
     """
     who = "prune_engine.MaskCandidates"
     with LOCK:
-        session, batch = _batch(space, rows, profile, sketch, symbols, who)
-        return tensor_of(session.flags(batch) if len(batch) else np.empty(0, dtype=np.uint8))
+        session, asked = _asked(space, rows, profile, sketch, symbols, who)
+        return tensor_of(session.flags(asked) if len(asked) else np.empty(0, dtype=np.uint8))
 
 
 @_register
@@ -190,8 +189,8 @@ def score_candidates(
     """
     who = "prune_engine.ScoreCandidates"
     with LOCK:
-        session, batch = _batch(space, rows, profile, sketch, symbols, who)
-        return tensor_of(session.scores(batch) if len(batch) else np.empty(0))
+        session, asked = _asked(space, rows, profile, sketch, symbols, who)
+        return tensor_of(session.scores(asked) if len(asked) else np.empty(0))
 
 
 @_register
@@ -209,16 +208,16 @@ def prune_search_space(space: Space | str | tvm_ffi.Map, profile: Profile | str,
         return json.dumps(pruned_record(handle, judge, chosen.count, chosen.explore_size, chosen.seed))
 
 
-def _batch(
+def _asked(
     space: object, rows: object, profile: object, sketch: object, symbols: object, who: str
-) -> tuple[Session, CandidateBatch]:
+) -> tuple[Session, Asked]:
     handle, judge = _space(space, who), _profile(profile, who)
     number = _number(sketch, len(handle.table_sizes), f"{who}, sketch")
     indices = row_numbers(rows, handle.table_sizes[number], f"{who}, rows")
-    session = judge.session(handle)
-    batch = session.batch(number, indices)
-    given = columns(symbols, len(batch), f"{who}, symbols")
-    return session, with_columns(batch, given, handle.declared, f"{who}, symbols") if given else batch
+    given = columns(symbols, len(indices), f"{who}, symbols") if symbols is not None else {}
+    if given:
+        check_declared(given, handle.declared, f"{who}, symbols")
+    return judge.session(handle), Asked(number, indices, given)
 
 
 def _space(value: object, who: str) -> Space:

@@ -86,9 +86,9 @@ class Space:
     ) -> None:
         self.space, self.is_own, self.declared = space, is_own, declared
         self.candidates, self.positions, self.texts = candidates, positions, texts
-        #: Rows of each variable's table, by sketch: int64 (v,).
-        self.table_sizes: tuple[NDArray[np.int64], ...] = tuple(
-            np.array([len(variable.table) for variable in sketch.variables], dtype=np.int64)
+        #: Rows of each variable's table, by sketch: uint32 (v,).
+        self.table_sizes: tuple[NDArray[np.uint32], ...] = tuple(
+            np.array([len(variable.table) for variable in sketch.variables], dtype=np.uint32)
             for sketch in space.sketches
         )
 

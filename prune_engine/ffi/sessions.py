@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,7 @@ from prune_engine.candidates import CandidateBatch, SeenRows, rows_of
 from prune_engine.config import EngineConfig
 from prune_engine.enumeration import all_batches
 from prune_engine.errors import PluginContractError, SpaceError
-from prune_engine.ffi.table_spaces import work_out
+from prune_engine.ffi.table_spaces import with_columns, work_out
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pipeline import Pipeline
@@ -29,6 +30,18 @@ LEGAL, KEPT = 1, 2
 #: Rows judged at a time, so that memory stays flat.
 _CHUNK = 1 << 16
 _IN_TABLES = "has a row that a rule cut out of its choice table"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Candidates that are asked about: rows int32 (n, v) of a sketch's tables, and symbols (n,) that came along."""
+
+    sketch: int
+    rows: Int32Array
+    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +86,16 @@ class Session:
         self._funnel = Funnel()
         self.restricted, self._cuts = self._pipeline.restrict(space, self._funnel)
 
-    def flags(self, batch: CandidateBatch) -> NDArray[np.uint8]:
+    def flags(self, asked: Asked) -> NDArray[np.uint8]:
         """LEGAL where no sound rule drops a candidate, KEPT beside it where no rule at all does: uint8 (n,)."""
+        batch = self._asked(asked)
         flags = np.zeros(len(batch), dtype=np.uint8)
         for rows, chunk in _chunks(batch):
             legal, kept = self._judged(chunk)
             flags[rows] = LEGAL * legal + KEPT * kept
         return flags
 
-    def scores(self, batch: CandidateBatch) -> Float64Array:
+    def scores(self, asked: Asked) -> Float64Array:
         """What a search may climb on, float64 (n,), >= 0: 0 where a rule drops a candidate, else the draft's score.
 
         That is 1 / predicted seconds; equal ones without a draft, or where TVM's sketch could not be read.
@@ -89,6 +103,9 @@ class Session:
         Raises SpaceError where nothing tells candidates of a space of one's own apart, PluginContractError for a
         draft that fails.
         """
+        return self._scores(self._asked(asked))
+
+    def _scores(self, batch: CandidateBatch) -> Float64Array:
         scores = np.zeros(len(batch))
         for rows, chunk in _chunks(batch):
             _, kept = self._judged(chunk)
@@ -148,11 +165,12 @@ class Session:
         kept.sort(key=lambda one: -one.score)
         return Pruned(tuple(kept), result.verdicts, result.funnel, result.n_proposed, dict(self.left_out))
 
-    def objections(self, batch: CandidateBatch) -> list[Verdict | None]:
+    def objections(self, given: CandidateBatch) -> list[Verdict | None]:
         """What drops each candidate of the unrestricted space: the first rule in the engine's order; None for none.
 
         For few candidates: each reason is asked for by itself.
         """
+        batch = self._batch(self.space, given)
         found: list[Verdict | None] = [None] * len(batch)
         open_rows = np.ones(len(batch), dtype=np.bool_)
         for rule in self._pipeline.rules:
@@ -184,12 +202,13 @@ class Session:
             return np.ones(len(batch), dtype=np.bool_)
         return self._pipeline.ask(rule, rule.mask, batch, self._profile)
 
-    def batch(self, sketch: int, rows: Int32Array) -> CandidateBatch:
-        """Row numbers of a sketch's tables, int32 (n, v), as candidates of the unrestricted space."""
-        return CandidateBatch(self.space, self.space.sketches[sketch], rows)
+    def _asked(self, asked: Asked) -> CandidateBatch:
+        """Candidates of the unrestricted space."""
+        batch = CandidateBatch(self.space, self.space.sketches[asked.sketch], asked.rows)
+        return with_columns(batch, asked.columns) if asked.columns else batch
 
     def _fitness(self, batch: CandidateBatch) -> Float64Array:
-        return self.scores(self._batch(self.space, batch))
+        return self._scores(self._batch(self.space, batch))
 
     def _batch(self, space: DesignSpace, batch: CandidateBatch) -> CandidateBatch:
         """The same candidates in the space as all rules, or none, left it."""

@@ -92,12 +92,9 @@ def table_space(source: Mapping[str, Any], who: str) -> TableSpace:
     return TableSpace(DesignSpace(task, sketches, given=given), frozenset(read.symbols))
 
 
-def with_columns(
-    batch: CandidateBatch, columns: Mapping[str, NDArray[Any]], declared: frozenset[str], who: str
-) -> CandidateBatch:
-    """Give a batch its symbols' columns, float64 or int64 (n,). Raises ConfigError for one that is not declared."""
-    unknown = set(columns) - declared
-    if unknown:
+def check_declared(columns: Mapping[str, object], declared: frozenset[str], who: str) -> None:
+    """Raise ConfigError for a symbol that a space does not declare."""
+    if unknown := set(columns) - declared:
         raise ConfigError(
             "a symbol that the space does not declare",
             who=who,
@@ -105,6 +102,10 @@ def with_columns(
             expected=", ".join(sorted(declared)) or "none",
             remedy="Name it among the `symbols` of the space.",
         )
+
+
+def with_columns(batch: CandidateBatch, columns: Mapping[str, NDArray[Any]]) -> CandidateBatch:
+    """Give a batch symbols by value, float64 or int64 (n,) each."""
     symbols = {name: _symbol(name, partial(_column, name=name)) for name in columns}
     space = replace(batch.space, given={**batch.space.given, **symbols})
     brought = CandidateBatch(space, space.sketches[batch.sketch.index], batch.indices)
