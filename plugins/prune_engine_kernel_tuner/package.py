@@ -6,22 +6,31 @@ from typing import Any
 
 from prune_engine.errors import ConfigError
 
+#: What its solver raises, of several kinds, where a restriction leaves a parameter no value at all.
+_EMPTY = "empty sequence"
+
 
 def searchspace_of(tune_params: dict[str, list[Any]], restrictions: object, max_threads: int) -> Any:
-    """Kernel Tuner's own search space: every configuration that the restrictions allow."""
+    """Kernel Tuner's own search space: every configuration that the restrictions allow. None if there is none.
+
+    Raises ConfigError for restrictions that it cannot read.
+    """
     try:
         from kernel_tuner.searchspace import Searchspace
     except ImportError as error:
         raise _missing(error) from error
     try:
-        return Searchspace(tune_params, restrictions, max_threads)
+        searched = Searchspace(tune_params, restrictions, max_threads)
     except Exception as error:  # whatever is wrong with a restriction is raised as it comes
+        if isinstance(error, ValueError) and _EMPTY in str(error):
+            return None
         raise ConfigError(
             "Kernel Tuner cannot make a search space of it",
             who="restrictions",
             got=f"{type(error).__name__}: {error}",
-            expected="what tune_kernel takes: strings over the parameters, functions, constraints, or a list of them",
+            expected="what tune_kernel takes: strings, functions, constraints, or a list of them",
         ) from error
+    return searched if searched.size else None
 
 
 def cost_function(searchspace: Any, tuning_options: Any, runner: Any) -> Any:

@@ -66,7 +66,7 @@ def kernel_space(
     params = {parameter: list(values) for parameter, values in tune_params.items()}
     space = own_space(name, params, given, dtype=dtype, n_results=n_results)
     searched = searchspace_of(params, restrictions, _NO_LIMIT)
-    if not searched.size:
+    if searched is None:
         raise SpaceError(
             "its restrictions leave no configuration",
             who=f"kernel {name!r}",
