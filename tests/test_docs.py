@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 import re
 import shlex
 import subprocess
@@ -14,17 +15,26 @@ import pytest
 import typer.main
 
 from prune_engine import errors, hookspecs
+from prune_engine._plugin_loading import ENTRY_POINT_GROUP as PLUGINS
 from prune_engine.cli.app import make_app
+from prune_engine.hardware.loader import parse_profile
+from prune_engine.hardware.packs import ENTRY_POINT_GROUP as PACKS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def blocks(language: str) -> list[tuple[str, str]]:
+#: Pages of the site that are written from the code.
+GENERATED = re.compile(r"reference/(hooks|cli|api/\w+)\.md$")
+
+
+def blocks(language: str, *, in_guides: bool = False) -> list[tuple[str, str]]:
+    """Blocks by place. Those of guides are followed in tests/guides, files that they write with them."""
     return [
         (f"{page.relative_to(ROOT)}:{number}", body)
         for page in PAGES
+        if in_guides or page.parent.name != "guides"
         for number, (kind, body) in enumerate(BLOCK.findall(page.read_text(encoding="utf-8")))
         if kind == language
     ]
@@ -68,7 +78,7 @@ def test_python_block_runs(place: str, code: str, folder_with_a_tuned_model: Pat
 
 def commands() -> list[tuple[str, list[str]]]:
     found = []
-    for place, body in blocks("bash"):
+    for place, body in blocks("bash", in_guides=True):
         for line in body.splitlines():
             words = shlex.split(line, comments=True)
             if words[:1] == ["prune-engine"]:
@@ -87,8 +97,9 @@ def test_command_parses(place: str, words: list[str]) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    for link in re.findall(r"\]\(([^)#]+?)\)", page.read_text(encoding="utf-8")):
-        if not link.startswith("http"):
+    prose = re.sub(r"^(`{3,}).*?^\1$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\(([^)#]+?)\)", prose):
+        if not link.startswith("http") and not GENERATED.search(link):
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
@@ -98,6 +109,23 @@ def test_every_hook_is_documented_with_its_arguments() -> None:
         if hasattr(hook, f"{hookspecs.PROJECT}_spec"):
             signature = f"`{name}({', '.join(inspect.signature(hook).parameters)})`"
             assert signature in text, f"docs/plugins.md lacks {signature}"
+
+
+@pytest.mark.parametrize(("place", "text"), blocks("json"))
+def test_json_is_json(place: str, text: str) -> None:
+    assert json.loads(text), place
+
+
+@pytest.mark.parametrize(("place", "text"), blocks("yaml"))
+def test_yaml_is_a_profile(place: str, text: str) -> None:
+    assert parse_profile(text, place).name
+
+
+@pytest.mark.parametrize(("place", "text"), blocks("toml"))
+def test_toml_is_configuration_of_a_package(place: str, text: str) -> None:
+    configuration = pytest.importorskip("tomllib").loads(text)
+    assert set(configuration) <= {"project", "build-system", "tool"}, place
+    assert set(configuration["project"]["entry-points"]) <= {PLUGINS, PACKS}, place
 
 
 def test_every_exit_code_is_documented() -> None:
