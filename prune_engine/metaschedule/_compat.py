@@ -44,6 +44,11 @@ def import_tvm() -> Any:
     return tvm
 
 
+def prepare_builder() -> None:
+    """Spare a process that only builds the import of tensor intrinsics: schedules that are made need none."""
+    import_tvm()
+
+
 def load_intrinsics(architecture: str) -> None:
     """Register the tensor intrinsics of one architecture: x86, arm, cuda, rocm, hexagon or riscv."""
     import_tvm()
