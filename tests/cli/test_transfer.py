@@ -60,6 +60,15 @@ def test_a_tuned_kernel_makes_the_next_size_cheap(inside: Inside, tmp_path: Path
     assert [source["model"] for source in moved["transfer"]["sources"]] == ["gemm:128x128x64"]
     assert (tmp_path / "second" / "model.so").exists()
 
+    assert inside("policy", "pin", "transfer.lock", "--from", "second")[0] == 0
+    pinned = ("--policy", "transfer.lock", "--report", "moved.html")
+    again = record(inside, "transfer", "gemm:96x128x77", "--measurements", 2, "--from", "best", *pinned)
+    assert again["n_new_measurements"] == 0
+    assert (tmp_path / str(again["report"])).read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+    code, _, err = inside("transfer", "gemm:96x128x77", *STORE, "--measurements", 3, "--from", "best", *pinned)
+    assert code == 2
+    assert "thresholds/transfer_trials" in err
+
     code, _, err = inside("library", "export", "library.jsonl.gz", "--store", "store.sqlite3")
     assert code == 0, err
     ranked = record(inside, "transfer", "gemm:112x96x64", "--measurements", 0, "--from", "library.jsonl.gz")
