@@ -33,6 +33,9 @@ class About:
     guards: Mapping[str, str]
 
 
+_FILES = "{n:,} files"
+_COMPILER_FILES, _OWN_FILES = "tests/fuzz/test_compiler_files.py", "tests/fuzz/test_files.py"
+
 ABOUT: Mapping[str, About] = {
     "kills": About(
         "Killed at random moments",
@@ -88,6 +91,94 @@ ABOUT: Mapping[str, About] = {
             "writes that may be repeated": "a tuner fails on what the other wrote",
         },
     ),
+    "fuzz_database": About(
+        "Broken tuning databases",
+        "{n:,} databases",
+        "A MetaSchedule database whose records or workloads are damaged: bytes, JSON values, whole lines. What the"
+        " compiler is given unchecked is tried in a copy of the process first, for it may abort or crash on it.",
+        _COMPILER_FILES,
+        {"trying in a copy of the process": "the process ends with SIGABRT or SIGSEGV"},
+    ),
+    "fuzz_workload_json": About(
+        "Broken workload files",
+        "{n:,} files",
+        "A database_workload.json of which one module, JSON in base64, is damaged, given to `prune-engine tune`: it"
+        " is read, its design space generated and the kernel built, each in a copy of the process first.",
+        _COMPILER_FILES,
+        {"trying in a copy of the process": "the process ends with SIGABRT or SIGSEGV, in the space or the build"},
+    ),
+    "fuzz_onnx": About(
+        "Broken ONNX models",
+        "{n:,} models",
+        "An ONNX file whose bytes or fields (shapes, names, attributes, weights) are damaged, up to its kernels.",
+        _COMPILER_FILES,
+        {},
+    ),
+    "fuzz_profile": About(
+        "Broken hardware profiles",
+        _FILES,
+        "YAML with damaged bytes, keys, numbers, anchors and tags. Read are the few that are still profiles.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_policy_lock": About(
+        "Broken policy locks",
+        _FILES,
+        "The lock file of `policy pin`, its JSON or its bytes damaged.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_whitelist": About(
+        "Broken whitelists",
+        _FILES,
+        "An exported whitelist, its JSON or its bytes damaged. One damaged anywhere is refused as a whole.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_library": About(
+        "Broken libraries",
+        _FILES,
+        "A library file, plain and gzipped, its lines or bytes damaged. Lines that are no entries are passed over"
+        " and told of; a file without any is refused.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_decisions": About(
+        "Broken decision files",
+        _FILES,
+        "What `explain` reads: gzip members that are cut or damaged, lines that are no decisions. What is whole is"
+        " read; only lines of a newer version are refused.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_tuning_records": About(
+        "Broken tuning records",
+        _FILES,
+        "Rows of a MetaSchedule database, read without the compiler. Each that is none is told of by its line.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_kernel_table": About(
+        "Broken tables of kernels",
+        _FILES,
+        "Tab-separated measurements, plain and gzipped, their bytes damaged.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_verifier_model": About(
+        "Broken verifier models",
+        _FILES,
+        "What `--prior` takes: an archive whose members, headers or trees are damaged. There is no pickle in it.",
+        _OWN_FILES,
+        {},
+    ),
+    "fuzz_input_array": About(
+        "Broken input arrays",
+        _FILES,
+        "`.npy` files for `prune-engine run --input`: damaged bytes, headers that ask for terabytes or objects.",
+        _OWN_FILES,
+        {},
+    ),
 }
 
 _HEAD = """# Reliability
@@ -119,7 +210,7 @@ def _summary(records: Mapping[str, Mapping[str, Any]]) -> str:
     lines = ["| figure | tried | result |", "|---|---|---|"]
     for name in _order(records):
         about, record = ABOUT.get(name), records[name]
-        title = about.title if about else name.replace("_", " ").replace("-", " ").capitalize()
+        title = _title(name)
         n = about.n.format(n=record["n"]) if about else f"{record['n']:,}"
         lines.append(f"| {title} | {n} | {record['result']} |")
     return "\n".join(lines) + "\n"
@@ -127,7 +218,7 @@ def _summary(records: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _section(name: str, record: Mapping[str, Any]) -> str:
     about = ABOUT.get(name)
-    title = about.title if about else name.replace("_", " ").replace("-", " ").capitalize()
+    title = _title(name)
     details = dict(record.get("details", {}))
     parts = [f"## {title}", ""]
     if about:
@@ -144,10 +235,14 @@ def _section(name: str, record: Mapping[str, Any]) -> str:
         parts.append(f"| {what} (at most {limit['allowed']:g}) | {limit['measured']:.3g} |")
     parts += ["", *(line for key, value in details.items() if value for line in _detail(key, value))]
     if about:
-        parts += [f"Measured by `{about.module}`. Seen failing without:", ""]
+        parts += [f"Measured by `{about.module}`.{' Seen failing without:' if about.guards else ''}", ""]
         parts += [f"- {guard}: {failure}" for guard, failure in about.guards.items()]
-        parts += [""]
+        parts += [""] if about.guards else []
     return "\n".join([*parts, _circumstances(record), ""])
+
+
+def _title(name: str) -> str:
+    return ABOUT[name].title if name in ABOUT else name.replace("_", " ").replace("-", " ").capitalize()
 
 
 def _cell(text: str) -> str:
