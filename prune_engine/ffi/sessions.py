@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 from prune_engine import contracts
 from prune_engine.candidates import CandidateBatch, SeenRows, rows_of
 from prune_engine.config import EngineConfig
+from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.enumeration import all_batches
-from prune_engine.errors import PluginContractError, SpaceError
+from prune_engine.errors import PluginContractError, PruneEngineError, SpaceError
 from prune_engine.ffi.table_spaces import with_columns, work_out
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pipeline import Pipeline
 from prune_engine.reasons import CandidateSymbols, reason_of
 from prune_engine.space import DesignSpace, Int32Array
-from prune_engine.standing import problem_of
-from prune_engine.strategies import Rule, Strategy
+from prune_engine.standing import as_contract_error, problem_of
+from prune_engine.strategies import Explorer, Rule, Strategy
 from prune_engine.strategy_set import Strategies
 from prune_engine.verdicts import BoolArray, Float64Array, Outcome, RuleKind, Stage, Verdict
 
@@ -126,11 +127,18 @@ class Session:
         if self.restricted.size <= explore_size:  # all there are, so that every drop is told of
             batches = list(all_batches(self.restricted, explore_size))
         else:
-            ask = self._pipeline.ask
-            proposed = ask(explorer, explorer.propose, self.restricted, explore_size, self._fitness, rng)
-            batches = contracts.check_batches(explorer.name, proposed, self.restricted)
+            batches = self._explored(explorer, explore_size, rng)
         found = self._pruned(batches, count, rng)
         return replace(found, verdicts=(*self._cuts, *found.verdicts), funnel=(*self._funnel.steps, *found.funnel))
+
+    def _explored(self, explorer: Explorer, n: int, rng: np.random.Generator) -> Sequence[CandidateBatch]:
+        try:
+            proposed = self._pipeline.ask(explorer, explorer.propose, self.restricted, n, self._fitness, rng)
+        except PruneEngineError:  # a formula of the caller's, or the draft's
+            raise
+        except STRATEGY_FAILURES as error:  # the plugin boundary: told as the plugin's
+            raise as_contract_error(explorer, error) from error
+        return contracts.check_batches(explorer.name, proposed, self.restricted)
 
     def choose(self, batches: Sequence[CandidateBatch], count: int, seed: int) -> Pruned:
         """Keep the best ``count`` of given candidates by the draft."""
@@ -146,6 +154,8 @@ class Session:
         return replace(found, verdicts=(*verdicts, *found.verdicts), n_proposed=sum(map(len, batches)))
 
     def _pruned(self, batches: Sequence[CandidateBatch], count: int, rng: np.random.Generator) -> Pruned:
+        for batch in batches if self._is_own else ():
+            work_out(batch)
         config = self._config.model_copy(update={"draft_size": max(self._config.draft_size, 2 * count)})
         # A pipeline of its own: what it remembers of first reasons is this search's.
         pipeline = self._made(config)

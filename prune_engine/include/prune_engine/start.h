@@ -97,13 +97,27 @@ inline void ImportFunctions(const std::string& interpreter) {
                    "; the environment must be of the same minor version and have prune-engine installed.");
 }
 
+/*! \brief Lets go of Python's lock, if this thread holds it, for as long as this lives. */
+class Unlocked {
+ public:
+  Unlocked() : state_(Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr) {}
+  ~Unlocked() {
+    if (state_ != nullptr) PyEval_RestoreThread(state_);
+  }
+  Unlocked(const Unlocked&) = delete;
+  Unlocked& operator=(const Unlocked&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
 }  // namespace detail
 
 /*!
  * \brief Start Python, unless it runs already, and import the functions. Later calls do nothing.
  *
- * Python stays until the process ends; signals stay the program's. The calling thread must not hold Python's lock
- * unless Python was running before, and does not hold it afterwards.
+ * Python stays until the process ends; signals stay the program's. Any thread may call, whether it holds Python's lock
+ * or not, and holds it afterwards only if it did before.
  *
  * \param environment The folder of the environment in which prune-engine is installed, or its interpreter; by
  *   default what PRUNE_ENGINE_PYTHON or VIRTUAL_ENV names. Without effect where Python runs already.
@@ -112,6 +126,7 @@ inline void ImportFunctions(const std::string& interpreter) {
 inline void Start(const std::string& environment = "") {
   static std::mutex mutex;
   static bool is_started = false;
+  detail::Unlocked unlocked;  // or one thread would wait for `mutex` with Python's lock, the other the other way round
   std::lock_guard<std::mutex> lock(mutex);
   if (is_started) return;
   std::string interpreter = "the running interpreter";
