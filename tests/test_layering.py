@@ -31,7 +31,7 @@ CORE_EXCEPTIONS = {
     "prune_engine/ranking.py": {"scipy"},
 }
 PLUGIN_LIBRARIES = {"numpy"}
-OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}}
+OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tuner": {"kernel_tuner"}}
 #: Library -> the only folders that import it.
 KEPT_IN = {
     "tvm": ("prune_engine/metaschedule/",),
@@ -40,6 +40,9 @@ KEPT_IN = {
     "sqlalchemy": ("prune_engine/store/",),
     "alembic": ("prune_engine/store/",),
     "lightgbm": ("plugins/prune_engine_lightgbm/",),
+    "kernel_tuner": ("plugins/prune_engine_kernel_tuner/package.py",),
+    # Its configurations come in by its own call.
+    "triton": (),
     "pytest": ("prune_engine/testing/",),
     "typer": ("prune_engine/cli/",),
     "jinja2": ("prune_engine/report/", "prune_engine/cli/plugin_new.py"),

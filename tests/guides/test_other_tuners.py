@@ -15,7 +15,7 @@ BLOCK = re.compile(r"^```(\w+)(?: title=\"([\w.]+)\")?\n(.*?)^```", re.MULTILINE
 
 
 def printing() -> list[tuple[str, str, str]]:
-    """Code with what it prints, by place: a python block before a text, maybe with the command that runs it between."""
+    """Code with what it prints, by place: a python block before a text, maybe its command between."""
     found = []
     for page in PAGES:
         blocks = BLOCK.findall((GUIDES / f"{page}.md").read_text())
