@@ -38,6 +38,11 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
         "For programs that bring their own tasks and their own way of measuring.",
         ("prune_engine.engine", "prune_engine.plugins", "prune_engine.store.base", "prune_engine.store.open"),
     ),
+    "metaschedule": (
+        "In MetaSchedule",
+        "Drop-ins for those who tune with TVM's own code: see the guide.",
+        ("prune_engine.metaschedule",),
+    ),
     "errors": (
         "Errors",
         "Every error is a `PruneEngineError` with the exit code of the program.",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from tvm.s_tir import meta_schedule as ms  # isort: skip - our modules have prep
 _OURS = "prune-engine"
 #: Targets that TVM does not know and the engine does.
 _OWN_NAMES = ("native", "auto", "host")
+_TVM_LOGGER = "tvm.s_tir.meta_schedule"
 
 
 def tune_tir(
@@ -65,27 +68,28 @@ def tune_tir(
     database then.
     """
     made, ours, model = _prepared(target, strategy, cost_model, profile, config, store)
-    tuned = ms.tune_tir(
-        mod,
-        made,
-        str(work_dir),
-        max_trials_global,
-        max_trials_per_task=max_trials_per_task,
-        num_trials_per_iter=num_trials_per_iter,
-        builder=_builder(builder, num_tuning_cores),
-        runner=runner,
-        database=database,
-        cost_model=model,
-        measure_callbacks=measure_callbacks,
-        task_scheduler=task_scheduler,
-        space=space,
-        strategy=ours,
-        num_tuning_cores=num_tuning_cores,
-        seed=seed,
-        module_equality=module_equality,
-        special_space=special_space,
-        post_optimization=post_optimization,
-    )
+    with _logging_as_tvm_can():
+        tuned = ms.tune_tir(
+            mod,
+            made,
+            str(work_dir),
+            max_trials_global,
+            max_trials_per_task=max_trials_per_task,
+            num_trials_per_iter=num_trials_per_iter,
+            builder=_builder(builder, num_tuning_cores),
+            runner=runner,
+            database=database,
+            cost_model=model,
+            measure_callbacks=measure_callbacks,
+            task_scheduler=task_scheduler,
+            space=space,
+            strategy=ours,
+            num_tuning_cores=num_tuning_cores,
+            seed=seed,
+            module_equality=module_equality,
+            special_space=special_space,
+            post_optimization=post_optimization,
+        )
     _check_measured(ours, str(work_dir))
     return tuned
 
@@ -119,26 +123,27 @@ def tune_relax(
     Parameters, result and errors are those of `tune_tir`; the database is for ``compile_relax``.
     """
     made, ours, model = _prepared(target, strategy, cost_model, profile, config, store)
-    tuned = ms.relax_integration.tune_relax(
-        mod,
-        params,
-        made,
-        str(work_dir),
-        max_trials_global,
-        max_trials_per_task,
-        op_names,
-        num_trials_per_iter=num_trials_per_iter,
-        builder=_builder(builder, "physical"),
-        runner=runner,
-        database=database,
-        cost_model=model,
-        measure_callbacks=measure_callbacks,
-        task_scheduler=task_scheduler,
-        space=space,
-        strategy=ours,
-        seed=seed,
-        module_equality=module_equality,
-    )
+    with _logging_as_tvm_can():
+        tuned = ms.relax_integration.tune_relax(
+            mod,
+            params,
+            made,
+            str(work_dir),
+            max_trials_global,
+            max_trials_per_task,
+            op_names,
+            num_trials_per_iter=num_trials_per_iter,
+            builder=_builder(builder, "physical"),
+            runner=runner,
+            database=database,
+            cost_model=model,
+            measure_callbacks=measure_callbacks,
+            task_scheduler=task_scheduler,
+            space=space,
+            strategy=ours,
+            seed=seed,
+            module_equality=module_equality,
+        )
     _check_measured(ours, str(work_dir))
     return tuned
 
@@ -182,6 +187,20 @@ def _builder(builder: Any, n_workers: str | int) -> Any:
     if not isinstance(n_workers, int):
         n_workers = int(ms.utils.cpu_count(logical=n_workers == "logical"))
     return ms.builder.LocalBuilder(max_workers=n_workers, initializer=prepare_builder)
+
+
+@contextmanager
+def _logging_as_tvm_can() -> Iterator[None]:
+    """TVM sets up its log files by the names of its logger's handlers, and fails over one that has none."""
+    logger = logging.getLogger(_TVM_LOGGER)
+    nameless = [handler for handler in logger.handlers if handler.get_name() is None]
+    for handler in nameless:
+        logger.removeHandler(handler)
+    try:
+        yield
+    finally:
+        for handler in nameless:
+            logger.addHandler(handler)
 
 
 def _check_measured(strategy: Any, work_dir: str) -> None:
