@@ -86,9 +86,11 @@ def place_of_model(
     device: str | None,
 ) -> Place:
     """A kernel of TVM's. Raises ConfigError for several without ``task``, and what `Study` raises."""
+    from prune_engine.hardware.host import usable_cpus
     from prune_engine.metaschedule.elsewhere import TvmElsewhere
     from prune_engine.metaschedule.study import Study
     from prune_engine.metaschedule.study_device import StudyRequest
+    from prune_engine.metaschedule.targets import threads_of
 
     if threads is not None:
         at_least_one("threads", threads)
@@ -120,7 +122,8 @@ def place_of_model(
 
         space = with_symbols(space, symbols)
     space = replace(space, task=one)
-    bench = TvmElsewhere(study.materialiser(one), space, _device(device, chosen), threads or _cores(chosen))
+    n_threads = threads or threads_of(study.device.target) or len(usable_cpus())
+    bench = TvmElsewhere(study.materialiser(one), space, _device(device, chosen), n_threads)
     return Place(one, space, chosen, study.host, bench, is_tvm=True)
 
 
@@ -130,11 +133,3 @@ def _device(device: str | None, profile: HardwareProfile) -> str:
             "cannot be used", who="device", got=repr(device), expected="the name of what you measure on"
         )
     return device or profile.name
-
-
-def _cores(profile: HardwareProfile) -> int:
-    from prune_engine.hardware.host import usable_cpus
-    from prune_engine.hardware.levels import DeviceKind
-
-    cores = profile.core_count if profile.kind is DeviceKind.CPU else None
-    return int(cores.value) if cores else len(usable_cpus())
