@@ -7,6 +7,11 @@ from collections.abc import Mapping
 
 #: Pages of the reference: title, what it is for, and modules; what is here is what docs/compatibility.md promises.
 PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "programs": (
+        "For programs",
+        "What `import prune_engine` offers: see the guide.",
+        ("prune_engine",),
+    ),
     "plugins": (
         "For plugins",
         "The strategies, what they are shown and what they return.",
