@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: Where `tune` writes by default.
 _RESULTS = Path("tuned")
+_RESULT = "result.json"
 _MIN_LETTERS = 4
 _MOST_NAMED = 8
 
@@ -45,11 +46,13 @@ def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool =
     Raises ConfigError for a folder without decisions.
     """
     if out is not None:
-        folders = [out / DECISIONS_FOLDER if (out / DECISIONS_FOLDER).is_dir() else out]
+        is_result = (out / DECISIONS_FOLDER).is_dir() or (out / _RESULT).is_file()
+        folders = [out / DECISIONS_FOLDER if is_result else out]
     else:
         folders = sorted(_RESULTS.glob(f"*/{DECISIONS_FOLDER}"))
     found = [task for folder in folders for task in _tasks_of(folder)]
-    if out is not None and not found and store is None:
+    untouched = [task for folder in folders for task in _untouched(folder)] if with_untouched else []
+    if out is not None and not found and not untouched and store is None:
         raise ConfigError(
             "no decisions are recorded there",
             who=str(out),
@@ -63,9 +66,7 @@ def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool =
             if task.task_id not in known:
                 known.add(task.task_id)
                 found.append(KnownTask(task.task_id, task.name, None, number))
-    if with_untouched:
-        found += [task for folder in folders for task in _untouched(folder) if task.task_id not in known]
-    return found
+    return [*found, *(task for task in untouched if task.task_id not in known)]
 
 
 def stale_told(folder: Path) -> list[str]:
@@ -195,7 +196,7 @@ def manifest_model(out: Path) -> str | None:
 def _result(out: Path) -> dict[str, Any]:
     """What result.json says; nothing if there is none, or it cannot be read."""
     try:
-        record = json.loads((out / "result.json").read_text(encoding="utf-8"))
+        record = json.loads((out / _RESULT).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}

@@ -98,6 +98,15 @@ def print_result(outcome: TuneOutcome, page: Path | None = None) -> None:
     without = len(summaries) - len(tunable)
     if without:
         console.print(f"{without} of {len(summaries)} kernels have nothing to choose and keep their default.")
+    for task in tunable:
+        if task.stop_reason == "exhausted" and not task.n_trials:
+            why = f"prune-engine explain {task.task_id} --out {outcome.artifact_dir}"
+            console.print(
+                f"warning: none of the {task.space_size:,} schedules of {task.name} was left to measure, so it "
+                f"keeps its default; what refused them: {why}",
+                markup=False,
+                soft_wrap=True,
+            )
     if outcome.run.census:
         listed = ", ".join(f"{kind}: {n}" for kind, n in sorted(outcome.run.census.items()))
         console.print(f"failed candidates by reason: {listed}")

@@ -66,7 +66,7 @@ def _translated(error: Exception, url: str, file: Path | None, wait_secs: float)
             "the store cannot be opened for writing",
             who=url,
             got=text,
-            remedy="Name a file in a folder that you can write to.",
+            remedy="Name a file in a folder that you can write to; of one on a read-only disk a copy can be read.",
         )
     return StoreError("the database failed", who=url, got=text)
 

@@ -115,6 +115,14 @@ def test_a_folder_without_decisions(inside: Inside, tmp_path: Path) -> None:
     assert "no decisions are recorded there" in err
 
 
+def test_a_result_without_decisions_tells_of_its_kernels(inside: Inside, tmp_path: Path) -> None:
+    task = {"task_id": "f" * 24, "name": "copy", "space_size": 1, "n_trials": 0, "stop_reason": "nothing_to_tune"}
+    (tmp_path / "result.json").write_text(json.dumps({"run_id": "r", "tasks": [task]}))
+    code, out, err = inside("explain", "copy", "--out", tmp_path)
+    assert code == 0, err
+    assert "it has nothing to choose: it keeps its only schedule" in out
+
+
 def test_results_in_tuned_are_found(
     inside: Inside, result: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -61,6 +62,16 @@ def test_what_was_written(
     assert "11 s in all: starting 1.3, measuring 9.5" in text
     hint = "what it learnt can start another run: --prior out/verifier.model\n"
     assert (hint in text) == (trace is not None)
+
+
+def test_a_kernel_of_which_nothing_was_left_to_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    one = outcome()
+    told = "warning: none of the 9 schedules of matmul was left to measure, so it keeps its default; what refused "
+    print_result(one)
+    assert told not in capsys.readouterr().out
+    one.run.tasks[0].summary = replace(one.run.tasks[0].summary, n_trials=0, stop_reason="exhausted")
+    print_result(one)
+    assert f"{told}them: prune-engine explain t --out out\n" in capsys.readouterr().out
 
 
 def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
