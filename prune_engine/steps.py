@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from prune_engine.candidates import Candidate
 from prune_engine.errors import TellError
-from prune_engine.measurement import MeasuredCandidate, MeasureError, Measurement
+from prune_engine.measurement import DEFAULT_CANDIDATE, MeasuredCandidate, MeasureError, Measurement
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.round_decisions import RoundDecisions, RoundStart
 from prune_engine.rounds import Rounds
@@ -128,32 +128,7 @@ class Steps:
         is neither a latency nor an error, or both; StoreError if it cannot be stored. Nothing has changed then.
         """
         candidate, of_round = self._known(candidate_id)
-        secs = tuple(float(one) for one in run_secs)
-        if bool(secs) == (error is not None):
-            raise TellError(
-                "a result is either latencies or an error",
-                who=f"candidate {candidate_id}",
-                got="neither" if error is None else "both",
-                expected="run_secs=0.0012, or error='...'",
-            )
-        if wrong := [one for one in secs if not (math.isfinite(one) and one > 0)]:
-            raise TellError(
-                "no latency",
-                who=f"candidate {candidate_id}",
-                got=f"run_secs {wrong[0]!r}",
-                expected="seconds of one call, finite and more than 0",
-                remedy="Say error='...' of a candidate that failed.",
-            )
-        measurement = Measurement(
-            candidate_id=candidate_id,
-            run_secs=secs,
-            error=error,
-            build_secs=0.0,
-            device_name=self._bench.device_name,
-            n_threads=self._bench.n_threads,
-            profile_digest=self._bench.profile_digest,
-            measured_at=time.time(),
-        )
+        measurement = self._measurement(candidate_id, run_secs, error)
         measured = MeasuredCandidate(candidate, measurement, trace_json)
         self._record(self.state, measured)
         del self._pending[candidate_id]
@@ -165,10 +140,52 @@ class Steps:
         self._retire(self.state)
         return measurement
 
+    def tell_untuned(self, run_secs: Sequence[float]) -> Measurement:
+        """Take in what the untuned kernel takes, once: gains are told against it.
+
+        Raises TellError for seconds that are no positive numbers, and where it is known.
+        """
+        if self.state.default_secs is not None:
+            raise TellError(
+                "its result is known already", who="the untuned kernel", got=f"{self.state.default_secs:g} s before"
+            )
+        measurement = self._measurement(DEFAULT_CANDIDATE, run_secs, None)
+        self._record(self.state, MeasuredCandidate(None, measurement))
+        return measurement
+
     def close(self) -> None:
         """Learn what is left and mark the run as finished. What is pending is forgotten."""
         self._learn()
         self._finish()
+
+    def _measurement(self, candidate_id: str, run_secs: Sequence[float], error: MeasureError | None) -> Measurement:
+        """A result, if it is one. Raises TellError."""
+        secs, who = tuple(float(one) for one in run_secs), f"candidate {candidate_id}"
+        if bool(secs) == (error is not None):
+            raise TellError(
+                "a result is either latencies or an error",
+                who=who,
+                got="neither" if error is None else "both",
+                expected="run_secs=0.0012, or error='...'",
+            )
+        if wrong := [one for one in secs if not (math.isfinite(one) and one > 0)]:
+            raise TellError(
+                "no latency",
+                who=who,
+                got=f"run_secs {wrong[0]!r}",
+                expected="seconds of one call, finite and more than 0",
+                remedy="Say error='...' of a candidate that failed.",
+            )
+        return Measurement(
+            candidate_id=candidate_id,
+            run_secs=secs,
+            error=error,
+            build_secs=0.0,
+            device_name=self._bench.device_name,
+            n_threads=self._bench.n_threads,
+            profile_digest=self._bench.profile_digest,
+            measured_at=time.time(),
+        )
 
     def _known(self, candidate_id: str) -> tuple[Candidate, _Round]:
         if candidate_id in self._pending:

@@ -145,6 +145,18 @@ def test_a_store_keeps_what_was_told_and_forgets_what_is_pending(store: Store) -
     assert again.best is not None
 
 
+def test_the_untuned_kernel_is_told_once_and_kept(store: Store) -> None:
+    steps = opened(store)
+    with pytest.raises(TellError, match="no latency"):
+        steps.tell_untuned([-1.0])
+    steps.tell_untuned([4e-3, 5e-3, 6e-3])
+    assert steps.state.default_secs == 5e-3
+    with pytest.raises(TellError, match=r"known already; got 0.005 s"):
+        steps.tell_untuned([1e-3])
+    again = opened(store)
+    assert (again.state.default_secs, again.state.n_trials, again.best) == (5e-3, 0, None)
+
+
 def test_failures_are_in_the_store_with_a_verdict(store: Store) -> None:
     steps = opened(store)
     (identity,) = ids(steps.ask(1))

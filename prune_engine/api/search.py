@@ -194,6 +194,19 @@ class Search:
         secs = _seconds(identity, run_secs)
         self._steps.tell(identity, run_secs=secs, error=error, trace_json=self._text(identity) if secs else None)
 
+    def tell_untuned(self, run_secs: float | Iterable[float]) -> None:
+        """Say how long the kernel takes as it is, untuned: `untuned_secs`. Reports tell gains against it.
+
+        Raises TellError for what is no latency, and where it is known.
+        """
+        self._check_open()
+        self._steps.tell_untuned(_seconds("untuned", run_secs))
+
+    @property
+    def untuned_secs(self) -> float | None:
+        """What was told of the untuned kernel, in this search or an earlier one on the store; None if nothing."""
+        return self._steps.state.default_secs
+
     @property
     def best(self) -> Best | None:
         """The fastest candidate told of, in this search or an earlier one on the store; None before the first."""

@@ -22,6 +22,10 @@ def headline(report: RunReport) -> str:
         )
     pairs = [(t.task.weight, t.default_secs, t.best_secs) for t in report.tasks]
     timed = [(weight, before, after) for weight, before, after in pairs if before and after]
+    found = [(t.task.name, t.best_secs) for t in report.tasks if t.best_secs]
+    if not timed and found:  # candidates that somebody else measured, and nobody the untuned kernel
+        best = ", ".join(f"{secs_text(secs)} for {name}" for name, secs in found)
+        return f"{report.model}: the best found takes {best}, {where}."
     if not timed:
         return f"{report.model}: nothing was measured {where}."
     before, after = sum(w * b for w, b, _ in timed), sum(w * a for w, _, a in timed)

@@ -197,6 +197,8 @@ def test_headline_is_the_gain_of_the_model_or_of_its_kernels(report: RunReport) 
     assert "2 kernels together take" in headline(replace(report, latencies=()))
     assert ": 1 kernel takes" in headline(replace(report, latencies=(), tasks=report.tasks[:1]))
     assert "nothing was measured" in headline(replace(report, latencies=(), tasks=()))
+    told = tuple(replace(task, default_secs=None) for task in report.tasks)
+    assert "the best found takes" in headline(replace(report, latencies=(), tasks=told))
 
 
 @pytest.mark.parametrize(
