@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing_extensions import TypedDict
 
+from prune_engine.schemas.studies import Subject
+
 
 class LibraryEntry(TypedDict):
     """A schedule of a kernel; ``measured_at`` in seconds since 1970."""
@@ -114,10 +116,12 @@ class WhitelistClass(TypedDict):
 
 
 class WhitelistChoice(TypedDict):
-    """A decision of the schedule."""
+    """A decision of the schedule: the factors of a tile, or one value. ``subject`` is what it tiles."""
 
     name: str
+    kind: str
     values: list[int]
+    subject: Subject | None
 
 
 class WhitelistEntry(TypedDict):
