@@ -52,6 +52,7 @@ bench: $(VENV)/.bench
 	$(BENCH)/symbols_speed.py
 	$(BENCH)/round_overhead.py
 	$(BENCH)/start_up.py --runs 5
+	$(BENCH)/adapters.py
 	$(BENCH)/measure_throughput.py --candidates 100 --tvm-candidates 16
 
 # Hours, on an idle machine; goes on where it was stopped. BUDGET=3600 starts nothing that takes it over an hour.

@@ -176,6 +176,16 @@ def test_own_rules_are_asked_and_blamed() -> None:
     assert not result.legal[result.dropped_by["own.cut-x"]].any()
 
 
+def test_what_a_guess_cuts_is_still_legal() -> None:
+    class Guess(CutX):
+        name, kind = "own.guess", RuleKind.HEURISTIC
+
+    result = Pruner(GPU, rules=[Guess()], options=PLAIN).prune(tiled())
+    cut = result.dropped_by["own.guess"]
+    assert cut.sum() == 9
+    assert result.legal[cut].all()
+
+
 def test_a_rule_that_raises_is_done_without_and_told_of() -> None:
     space = tiled()
     result = Pruner(GPU, rules=[Broken()], options=PLAIN).prune(space)

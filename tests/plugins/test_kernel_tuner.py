@@ -258,6 +258,12 @@ def test_units_of_t4_files_count(tmp_path: Path) -> None:
     assert np.isnan(found[-1])
 
 
+def test_what_failed_has_failed_by_any_objective() -> None:
+    lines = [{"a": 1, "time": "RuntimeFailedConfig", "energy": 3.0}, {"a": 2, "time": 1.0, "energy": 3.0}]
+    found = read_results([*lines, {"a": 3, "__error__": "x", "energy": 3.0}], objective="energy").run_secs
+    assert np.isnan(found).tolist() == [True, False, True]
+
+
 BAD_FILES = {
     "missing": (None, "cannot be read; got No such file"),
     "no json": ("{nothing", "is no file of Kernel Tuner's results; got .*Error"),
