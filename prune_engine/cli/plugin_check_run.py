@@ -106,6 +106,7 @@ def _one_process(
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", _CHILD, str(request), str(events), str(work)],
+                cwd=work,  # Python looks there first: no file of the user's folder takes a module's place
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
