@@ -61,8 +61,27 @@ def api_page(name: str) -> str:
     title, purpose, modules = PAGES[name]
     parts = [f"# {title}\n\n{purpose}\n"]
     for module in modules:
+        if module == "prune_engine":
+            parts += _names_of_the_package()
+            continue
         # A package is what it names; a module shows what it defines.
         shown = getattr(importlib.import_module(module), "__all__", None)
         members = f"\n    options:\n      members: {list(shown)}" if shown else ""
         parts.append(f"::: {module}{members}\n")
     return "\n".join(parts)
+
+
+def _names_of_the_package() -> list[str]:
+    """What `prune_engine` imports when it is first used, shown from where it is defined."""
+    package = importlib.import_module("prune_engine")
+    things = [(name, getattr(package, name)) for name in sorted(package.__all__, key=str.lower)]
+    elsewhere = {module for _, _, modules in PAGES.values() for module in modules}
+    options = "\n    options:\n      show_root_full_path: false\n"
+    parts = []
+    for name, thing in things:
+        home = getattr(thing, "__module__", None)
+        if home in elsewhere:  # shown once, on its own page
+            parts.append(f"## {name}\n\n[`{home}.{name}`][{home}.{name}]\n")
+        elif home is not None:
+            parts.append(f"::: {home}.{name}{options}")
+    return parts
