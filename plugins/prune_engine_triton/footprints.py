@@ -93,9 +93,10 @@ def matmul(
 
     def operands_of_warps(c: Columns) -> NDArray[np.float64]:
         """Bytes that warps read from shared memory: each one its rows and columns of a tile, laid out as square."""
-        across = 2 ** np.floor(np.log2(_f(c, "num_warps")) / 2)
+        across = np.exp2(np.floor(np.log2(_f(c, "num_warps")) / 2))
         down = _f(c, "num_warps") / across
-        return (_f(c, block_m) * across + _f(c, block_n) * down) * _f(c, block_k) * item * steps(c) * blocks(c)
+        per_step: NDArray[np.float64] = (_f(c, block_m) * across + _f(c, block_n) * down) * _f(c, block_k) * item
+        return per_step * steps(c) * blocks(c)
 
     symbols: dict[str, TritonSymbol] = {
         "threads_per_block": _threads,
