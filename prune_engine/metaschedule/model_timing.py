@@ -20,6 +20,7 @@ from prune_engine.errors import ArtifactError, NumericsError
 from prune_engine.metaschedule.importers import ImportedModel
 from prune_engine.metaschedule.measure.tempdirs import scratch_folder
 from prune_engine.metaschedule.model_outputs import OutputDifference
+from prune_engine.metaschedule.threads import thread_variables
 
 _WORKER = "prune_engine.metaschedule.model_timing_worker"
 
@@ -150,7 +151,7 @@ class TimingProcess:
         self._stack = ExitStack()
         self.folder = self._stack.enter_context(scratch_folder())
         # Its temporary files go where they are removed even if it crashes.
-        env = {**os.environ, "TVM_NUM_THREADS": str(n_threads), "TMPDIR": str(self.folder)}
+        env = {**os.environ, **thread_variables(n_threads), "TMPDIR": str(self.folder)}
         self._errors = (self.folder / "stderr").open("wb")
         self._stack.callback(self._errors.close)
         # In a session of its own: Ctrl-C is for the engine, which ends in order.

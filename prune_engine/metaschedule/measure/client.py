@@ -28,6 +28,7 @@ from prune_engine.metaschedule.measure.protocol import (
     Wait,
 )
 from prune_engine.metaschedule.measure.settings import MeasureSettings
+from prune_engine.metaschedule.threads import thread_variables
 
 _MODULE = "prune_engine.metaschedule.measure.server"
 _LOG = "server.log"
@@ -206,7 +207,7 @@ def _environment(folder: Path, n_threads: int, *, pin_cpus: bool) -> dict[str, s
     environment = dict(os.environ)
     environment[COOKIE_VARIABLE] = str(folder)
     # TVM reads this when its thread pool starts, which happens in each run child.
-    environment["TVM_NUM_THREADS"] = str(n_threads)
+    environment.update(thread_variables(n_threads))
     if pin_cpus:
         # TVM would bind its workers to processors counted from 0, whether we may use those or not.
         environment["TVM_BIND_THREADS"] = "0"
