@@ -83,6 +83,7 @@ def test_a_notebook_shows_it_in_little(tmp_path: Path) -> None:
         (("comparison", "latencies", "tuned"), {}, "comparison.latencies.tuned.median_secs is not"),
         (("comparison", "latencies", "tuned", "median_secs"), 0, "expected latencies"),
         (("comparison", "latencies", "tuned", "median_secs"), float("nan"), "expected latencies"),
+        (("comparison", "latencies", "tuned", "median_secs"), float("inf"), "expected latencies"),
         (("is_tuned",), 1, "is_tuned is not"),
     ],
 )
