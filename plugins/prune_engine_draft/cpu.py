@@ -161,7 +161,8 @@ def _spills(body: Body, machine: CpuMachine) -> Float32Array:
     without = np.maximum(1 - machine.registers / np.maximum(body.registers, 1), 0)
     again = without * body.reloads * np.float32(1 / machine.pipes + 1 / _STORES_PER_CYCLE)
     failing = np.clip(_SPILL_STEEPNESS * (body.registers / np.float32(machine.registers) - 1), 0, 1)
-    return np.maximum(again, failing * body.arithmetic * np.float32(_SPILL_CYCLES))
+    cycles: Float32Array = np.maximum(again, failing * body.arithmetic * np.float32(_SPILL_CYCLES))
+    return cycles
 
 
 def _share(loops: LoopColumns, machine: CpuMachine) -> Float32Array:
