@@ -18,7 +18,8 @@ PACKAGE, PLUGINS = ROOT / "prune_engine", ROOT / "plugins"
 OUTER = ("api", "store", "metaschedule", "report", "cli", "testing", "ffi")
 #: The core may know what a store must offer, not how one is made.
 STORE_INTERFACE = ("prune_engine.store.base",)
-CORE_LIBRARIES = {"numpy", "pluggy", "pydantic", "pydantic_core", "yaml"}
+#: pydantic wants the TypedDict of typing_extensions before Python 3.12, and brings it along.
+CORE_LIBRARIES = {"numpy", "pluggy", "pydantic", "pydantic_core", "typing_extensions", "yaml"}
 #: One file each, with the reason.
 CORE_EXCEPTIONS = {
     # The folder for a user's own profiles is each platform's own affair; imported when it is looked for.
