@@ -158,6 +158,33 @@ def test_no_schedule_is_given_twice_and_none_is_left_out(ms: Any, gemm: Any, str
     assert all(batches), "no batch is empty"
 
 
+_GUESS = """
+from prune_engine.hookspecs import hookimpl
+from prune_engine.strategies import Rule
+
+
+class Half(Rule):
+    name = "test.half"
+
+    def mask(self, batch, profile):
+        return batch.column(0)[:, 0] <= 4
+
+
+@hookimpl
+def register_rules():
+    return [Half()]
+"""
+
+
+def test_what_rules_that_guess_drop_comes_last(ms: Any, gemm: Any, strategy: Any, tmp_path: Path) -> None:
+    plugin = tmp_path / "half.py"
+    plugin.write_text(_GUESS)
+    made = strategy(config=PLAIN.model_copy(update={"plugin_files": (plugin,), "audit_fraction": 0.0}))
+    context = started(ms, context_of(ms, gemm, made, tiled_a_little), 2000, 5)
+    assert len(flat(exhaust(ms, context))) == 25
+    assert any("the rest is searched without them" in remark for remark in made.remarks())
+
+
 def test_a_space_without_a_choice_has_one_schedule(ms: Any, gemm: Any, strategy: Any) -> None:
     context = started(ms, context_of(ms, gemm, strategy(), without_a_choice), 100, 10)
     assert [len(batch) for batch in exhaust(ms, context)] == [1]
