@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -29,6 +30,12 @@ from prune_engine.teaching import Teacher
 
 _FAILED = MeasureError(MeasureErrorKind.RUN_ERROR, "its owner says that it failed")
 
+#: Nothing is built here, and spaces are small enough for the verifier to look at all of it: a draft that misjudges
+#: a kernel, as its owner's symbols may, would keep the best from it for good.
+_DEFAULTS: Final[Mapping[str, object]] = {"build_aversion": 0.0, "draft_size": 1 << 16}
+#: As long as so few were measured, more are drawn for what they teach.
+_FEW = 16
+
 
 class Pruner:
     """Rules, draft and verifier for one device, without compiler, store or measuring.
@@ -47,7 +54,7 @@ class Pruner:
         options: Mapping[str, object] | None = None,
     ) -> None:
         """Load the plugins. Raises ConfigError for a wrong option, ProfileError for a profile there is not."""
-        self._config = EngineConfig.of(**{"build_aversion": 0.0, **(options or {})})
+        self._config = EngineConfig.of(**{**_DEFAULTS, **(options or {})})
         host = PluginHost(self._config)
         host.load()
         if rules:
@@ -115,7 +122,8 @@ class Pruner:
         seen = SeenRows()
         seen.add(found.sketch.index, found.indices[np.asarray(measured, dtype=np.int64)])
         left = np.flatnonzero(seen.unseen(found))
-        n_probes = min(len(left), int(self._rng.binomial(k, self._config.probe_share)))
+        share = self._config.first_probe_share if len(measured) < _FEW else self._config.probe_share
+        n_probes = min(len(left), int(self._rng.binomial(k, share)))
         probes = found.take(np.sort(self._rng.choice(left, n_probes, replace=False))) if n_probes else None
         result = self._pipeline.run(
             [found], [] if probes is None else [probes], k, seen, self._rng, may_add_audits=False, may_overrule=True
