@@ -56,6 +56,12 @@ def test_an_exhausted_space_gives_nothing_and_is_finished(store: Store) -> None:
     assert steps.best is not None
 
 
+def test_one_at_a_time_and_untold_the_whole_space_is_asked_for(store: Store) -> None:
+    steps = opened(store, n=12)
+    assert len({ids(steps.ask(1))[0] for _ in range(12)}) == 12
+    assert steps.ask(1) == []
+
+
 def test_results_come_in_any_order_and_in_parts(store: Store) -> None:
     steps = opened(store)
     first, second = steps.ask(4), steps.ask(4)
