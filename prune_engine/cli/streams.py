@@ -50,7 +50,6 @@ def say(line: str) -> None:
 
 
 @contextmanager
-@contextmanager
 def telling_warnings(tell: Callable[[str], None] = say) -> Iterator[None]:
     """Let Python's warnings to users be told as all others are, without the place in our code that gave them."""
     show = warnings.showwarning
@@ -75,6 +74,7 @@ def telling_warnings(tell: Callable[[str], None] = say) -> Iterator[None]:
         warnings.showwarning = show
 
 
+@contextmanager
 def writing_to_stdout(remedy: str) -> Iterator[None]:
     """Turn a failed write (a full disk behind a redirection) into an OutputError; a closed pipe stays one."""
     try:
