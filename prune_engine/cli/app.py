@@ -29,11 +29,11 @@ from prune_engine.cli import (
     verify,
     whitelist,
 )
-from prune_engine.cli.error_lines import tell_error
+from prune_engine.cli.error_lines import place_error, tell_error
 from prune_engine.cli.report_option import ReportingCommand
 from prune_engine.cli.streams import abandon_streams, open_closed_streams, telling_warnings
 from prune_engine.cli.style import Colour, set_style, take_style
-from prune_engine.errors import PruneEngineError
+from prune_engine.errors import ConfigError, PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
 
@@ -65,6 +65,11 @@ def main() -> None:
         sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         _reader_gone()
+    except OSError as error:
+        if error.filename is None:  # nothing that somebody named
+            raise
+        tell_error(place_error(error), arguments)
+        sys.exit(ConfigError.exit_code)
     except SystemExit as ending:
         if isinstance(ending.__context__, BrokenPipeError):  # click catches some itself, and ends with 1
             _reader_gone()

@@ -10,6 +10,16 @@ from prune_engine.cli.style import print_error
 from prune_engine.errors import ConfigError, PruneEngineError
 
 
+def place_error(error: OSError) -> ConfigError:
+    """What the system says of a file or folder that no verb expected to be refused, such as a name without end."""
+    return ConfigError(
+        "cannot be used",
+        who=str(error.filename),
+        got=error.strerror or str(error),
+        remedy="Name another place, or see that it may be read and written.",
+    )
+
+
 def tell_error(error: PruneEngineError, arguments: Sequence[str]) -> None:
     """Tell on stderr what ends the program that was given these arguments."""
     message = str(error)

@@ -83,6 +83,8 @@ def writing_to_stdout(remedy: str) -> Iterator[None]:
     except BrokenPipeError:
         raise
     except OSError as error:
+        if error.filename is not None:  # a file that somebody named: not this stream
+            raise
         # Python would try to write the rest once more when it ends.
         sys.stdout = Path(os.devnull).open("w")  # noqa: SIM115  # for as long as the process lives
         raise OutputError(
