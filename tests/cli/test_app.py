@@ -49,6 +49,19 @@ def test_unknown_verb(cli: Run) -> None:
     assert "No such command" in done.stderr
 
 
+@pytest.mark.parametrize(
+    "words", [["plugins", "check"], ["profiles", "check"], ["report"], ["library", "import"], ["plugins", "--plugin"]]
+)
+def test_name_without_end(cli: Run, words: list[str]) -> None:
+    """What the system refuses even to look at has a name, and is nothing of ours to trace, nor of stdout's."""
+    name = "x" * 300 + ".py"
+    done = cli(*words, name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"error: {name}: cannot be used; got File name too long.")
+    told = json.loads(cli(*words, name, "--json").stderr)
+    assert (told["error"], told["who"], told["exit_code"]) == ("ConfigError", name, 2)
+
+
 def test_plugins_as_json(cli: Run) -> None:
     rows = {row["name"]: row for row in json.loads(cli("plugins", "--json").stdout)}
     assert rows["lightgbm"]["status"] == "loaded"
