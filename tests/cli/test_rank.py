@@ -138,6 +138,8 @@ def test_on_a_narrow_terminal_no_line_is_too_long(
     code, out, err = inside(*arguments, *DEVICE)
     assert code == 0, err
     lines = re.sub(r"\x1b\[[0-9;]*m", "", out).splitlines()[1:]
+    # The last line has a command to copy, which only the terminal may break.
+    lines = [line for line in lines if not line.startswith("written to ")]
     assert max(map(len, lines)) <= 80
     names = [line.split()[0] for line in lines if line]
     assert names.count("two/1") == names.count("two/2") == 2, "of each a row that says what was recorded and found"
