@@ -35,7 +35,7 @@ from prune_engine.outcome import run_result
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
 from prune_engine.policy import Policy, policy_of
-from prune_engine.pruning import Pruned, pruned
+from prune_engine.pruning import Pruned, batch_in, pruned
 from prune_engine.recording import Recorder
 from prune_engine.retiring import retire
 from prune_engine.rounds import Rounds
@@ -235,7 +235,7 @@ class Engine:
         dropped. The funnel begins with the rules that cut the space, whose counts are its sizes.
         """
         if isinstance(batches, CandidateBatch):
-            own = CandidateBatch(space, space.sketches[batches.sketch.index], batches.indices)
+            own = batch_in(space, batches)
             return pruned(self._pipeline, self._strategies.symbols, own, dict(self._told))
         if k is None:
             raise TypeError("prune needs k, the number of candidates, for a sequence of batches")

@@ -40,6 +40,13 @@ def with_symbols(space: DesignSpace, symbols: Mapping[str, GivenSymbol]) -> Desi
 
     Raises ConfigError for something that is no number, variable or function.
     """
+    if not isinstance(symbols, Mapping):
+        raise ConfigError(
+            "are of the wrong type",
+            who=f"symbols of {space.task.name!r}",
+            got=f"{type(symbols).__name__} {symbols!r}"[:80],
+            expected="a mapping of names to numbers, variables or functions",
+        )
     given = {name: _definition(space, name, symbol) for name, symbol in symbols.items()}
     return replace(space, given={**space.given, **given})
 

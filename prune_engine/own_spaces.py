@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,9 +44,14 @@ def own_space(
 
     Raises ConfigError for a parameter without values, with equal ones, or with one that is no number or text.
     """
-    if not choices:
-        raise ConfigError("has no parameters", who=f"space {name!r}", expected="at least one, with its values")
-    values = {parameter: _checked(name, parameter, list(of)) for parameter, of in choices.items()}
+    if not isinstance(choices, Mapping) or not choices:
+        raise ConfigError(
+            "has no parameters",
+            who=f"space {name!r}",
+            got=f"{type(choices).__name__} {choices!r}"[:80],
+            expected="at least one, with its values, as {'block': [32, 64]}",
+        )
+    values = {parameter: _checked(name, parameter, of) for parameter, of in choices.items()}
     columns = [_array(of) for of in values.values()]
     variables = tuple(
         Variable.of(parameter, VariableKind.CATEGORICAL, _table(column)[:, None])
@@ -139,11 +145,20 @@ def _by_parameter(decisions: Decisions, space: DesignSpace) -> dict[str, NDArray
     expected = f"exactly: {', '.join(names)}"
     if isinstance(decisions, Mapping):
         if set(decisions) != set(names):
-            raise ConfigError("other parameters", who=who, got=", ".join(decisions) or "none", expected=expected)
+            got = ", ".join(map(str, decisions)) or "none"
+            raise ConfigError("other parameters", who=who, got=got, expected=expected)
         return {parameter: np.atleast_1d(_array(column)) for parameter, column in decisions.items()}
+    if isinstance(decisions, str | bytes) or not isinstance(decisions, Sequence):
+        raise ConfigError(
+            "are of the wrong type",
+            who=who,
+            got=f"{type(decisions).__name__} {decisions!r}"[:80],
+            expected=f"columns by parameter, or a list of candidates with {expected}",
+        )
     for number, one in enumerate(decisions):
-        if set(one) != set(names):
-            got = f"{', '.join(one) or 'none'} in candidate {number}"
+        if not isinstance(one, Mapping) or set(one) != set(names):
+            told = ", ".join(map(str, one)) if isinstance(one, Mapping) else f"{type(one).__name__} {one!r}"[:80]
+            got = f"{told or 'none'} in candidate {number}"
             raise ConfigError("other parameters", who=who, got=got, expected=expected)
     return {parameter: _array([one[parameter] for one in decisions]) for parameter in names}
 
@@ -179,12 +194,27 @@ def _rows(space: DesignSpace, parameter: str, column: NDArray[np.generic], value
     return found
 
 
-def _checked(space: str, parameter: str, values: Sequence[Value]) -> list[Value]:
+def _checked(space: str, parameter: object, given: object) -> list[Value]:
     """The values of a parameter as Python's own numbers and texts."""
     who = f"space {space!r}, parameter {parameter!r}"
+    if not isinstance(parameter, str) or not parameter:
+        raise ConfigError("is no name", who=who, got=type(parameter).__name__, expected="a text, such as 'block'")
+    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+        raise ConfigError(
+            "has values of the wrong type",
+            who=who,
+            got=f"{type(given).__name__} {given!r}"[:80],
+            expected="a list of values, such as [32, 64]",
+        )
+    values: list[Value] = list(given)
     if not values:
         raise ConfigError("has no values", who=who, expected="at least one")
-    wrong = [value for value in values if not isinstance(value, int | float | bool | str | np.generic)]
+    wrong = [
+        value
+        for value in values
+        if not isinstance(value, int | float | bool | str | np.generic)
+        or (isinstance(value, float | np.floating) and math.isnan(value))  # equal to nothing: it is never found
+    ]
     if wrong:
         raise ConfigError(
             "has a value that is neither number nor text",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from prune_engine.measurement import MeasureError, MeasureErrorKind, Measurement
 from prune_engine.own_spaces import Decisions, batch_of, whole
 from prune_engine.pipeline import Pipeline
 from prune_engine.plugins import PluginHost
-from prune_engine.pruning import Pruned, pruned
+from prune_engine.pruning import Pruned, batch_in, pruned
 from prune_engine.space import DesignSpace
 from prune_engine.standing import as_contract_error, problem_of
 from prune_engine.strategies import Rule, Strategy, Verifier
@@ -48,15 +49,21 @@ class Pruner:
 
     def __init__(
         self,
-        profile: HardwareProfile | str,
+        profile: HardwareProfile | str | os.PathLike[str],
         *,
         rules: Sequence[Rule] = (),
         options: Mapping[str, object] | None = None,
     ) -> None:
         """Load the plugins. Raises ConfigError for a wrong option, ProfileError for a profile there is not."""
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(
+                "are of the wrong type", who="options", got=repr(options)[:80], expected="a mapping, as {'seed': 1}"
+            )
         self._config = EngineConfig.of(**{**_DEFAULTS, **(options or {})})
         host = PluginHost(self._config)
         host.load()
+        if wrong := [rule for rule in rules if not isinstance(rule, Rule)]:
+            raise ConfigError("is no rule", who="rules", got=repr(wrong[0])[:80], expected="objects of kind Rule")
         if rules:
             host.register(_OwnRules(rules), "rules of the caller")
         self._strategies = load_strategies(host, self._config)
@@ -92,7 +99,7 @@ class Pruner:
         Draft and verifier are corrected by it for this space; the verifier ranks once it has enough to go by.
         Raises ConfigError for times of another number, or not above 0.
         """
-        found, secs = self._adopted(self._batch(space, batch)), np.asarray(run_secs, dtype=np.float64)
+        found, secs = self._adopted(self._batch(space, batch)), _numbers(run_secs, space)
         if secs.shape != (len(found),) or (secs <= 0).any():
             wrong = secs[secs <= 0][:1] if secs.shape == (len(found),) else secs.shape
             raise ConfigError(
@@ -117,10 +124,15 @@ class Pruner:
         """Choose at most ``k`` rows of a batch to measure next, int64 (k,): the best, some for what they teach.
 
         ``measured`` are rows that were measured. A share of what guesses drop may be among the chosen, as an audit.
+
+        Raises ConfigError for candidates, a number or rows that there cannot be.
         """
         found = self._adopted(self._batch(space, batch))
+        if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 0:
+            raise ConfigError("is no number of candidates", who="k", got=repr(k), expected="a whole number >= 0")
+        k = min(int(k), len(found))
         seen = SeenRows()
-        seen.add(found.sketch.index, found.indices[np.asarray(measured, dtype=np.int64)])
+        seen.add(found.sketch.index, found.indices[_rows(measured, len(found))])
         left = np.flatnonzero(seen.unseen(found))
         share = self._config.first_probe_share if len(measured) < _FEW else self._config.probe_share
         n_probes = min(len(left), int(self._rng.binomial(k, share)))
@@ -138,9 +150,11 @@ class Pruner:
         return self._teacher.save(path)
 
     def _batch(self, space: DesignSpace, batch: CandidateBatch | Decisions | None) -> CandidateBatch:
+        if not isinstance(space, DesignSpace):
+            raise ConfigError("is no space", who="space", got=repr(space)[:80], expected="what own_space returns")
         if batch is None:
             return whole(space)
-        return batch if isinstance(batch, CandidateBatch) else batch_of(space, batch)
+        return batch_in(space, batch) if isinstance(batch, CandidateBatch) else batch_of(space, batch)
 
     def _adopted(self, batch: CandidateBatch) -> CandidateBatch:
         space = replace(batch.space, symbols=self._strategies.symbols)
@@ -188,9 +202,43 @@ class _OwnRules:
         return self._rules
 
 
-def _profile(profile: HardwareProfile | str, host: PluginHost) -> HardwareProfile:
+def _numbers(run_secs: ArrayLike, space: DesignSpace) -> NDArray[np.float64]:
+    try:
+        return np.asarray(run_secs, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            "cannot be learnt from",
+            who=f"run times of {space.task.name!r}",
+            got=str(error),
+            expected="seconds > 0, NaN for a failure",
+        ) from error
+
+
+def _rows(measured: object, n: int) -> NDArray[np.int64]:
+    """Rows of a batch of n, int64. Raises ConfigError."""
+    rows = np.asarray(() if measured is None else measured)
+    if rows.ndim != 1 or (rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= n)):
+        raise ConfigError(
+            "are no rows of the batch",
+            who="measured",
+            got=repr(measured)[:80],
+            expected=f"numbers from 0 to {n - 1}",
+        )
+    return rows.astype(np.int64)
+
+
+def _profile(profile: HardwareProfile | str | os.PathLike[str], host: PluginHost) -> HardwareProfile:
     if isinstance(profile, HardwareProfile):
         return profile
+    if isinstance(profile, os.PathLike):
+        profile = os.fspath(profile)
+    if not isinstance(profile, str):
+        raise ConfigError(
+            "is of the wrong type",
+            who="profile",
+            got=f"{type(profile).__name__} {profile!r}"[:80],
+            expected="a HardwareProfile, or the name or the YAML file of one as text",
+        )
     collected = host.collect("register_hardware_profiles")
     computed = [(name, item) for name, item in collected if isinstance(item, HardwareProfile)]
     registry = ProfileRegistry(computed)

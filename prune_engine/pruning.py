@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.errors import ConfigError
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.given import work_out_given
 from prune_engine.pipeline import Pipeline
@@ -130,6 +131,24 @@ def pruned(
         _batch=batch,
         _pipeline=pipeline,
     )
+
+
+def batch_in(space: DesignSpace, batch: CandidateBatch) -> CandidateBatch:
+    """The candidates in a space, with the symbols that either gives. Raises ConfigError if they are of another."""
+    number = batch.sketch.index
+    if not isinstance(space, DesignSpace):
+        raise ConfigError(
+            "is no space", who="space", got=repr(space)[:80], expected="a DesignSpace, as own_space's"
+        )
+    is_same = batch.space.task.task_id == space.task.task_id and number < len(space.sketches)
+    if not is_same or space.sketches[number].sketch_id != batch.sketch.sketch_id:
+        raise ConfigError(
+            "are of another space",
+            who=f"candidates of {batch.space.task.name!r}",
+            expected=f"candidates of the space {space.task.name!r} that they are to be judged in",
+        )
+    home = replace(space, given={**space.given, **batch.space.given})
+    return CandidateBatch(home, home.sketches[number], batch.indices)
 
 
 def _scored(pipeline: Pipeline, batch: CandidateBatch) -> tuple[Float64Array, Float64Array | None, str | None]:

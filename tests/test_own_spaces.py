@@ -131,6 +131,11 @@ BAD_SYMBOLS = {
 }
 
 
+def test_symbols_that_are_no_mapping_are_told() -> None:
+    with pytest.raises(ConfigError, match=r"symbols of 'k'.*wrong type; got list"):
+        own_space("k", {"x": [1]}, ["x"])  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize("case", BAD_SYMBOLS)
 def test_bad_symbol_is_told(case: str) -> None:
     symbols, message = BAD_SYMBOLS[case]
@@ -151,8 +156,13 @@ def test_unknown_symbol_names_the_given_ones() -> None:
         ({"x": [1, 2, 1]}, "has a value twice; got 1"),
         ({"x": [1, True]}, "has a value twice; got True"),
         ({"x": [[1]]}, "neither number nor text; got list"),
+        ({"x": [1, float("nan")]}, "neither number nor text; got float nan"),
+        ({"x": 5}, "'x'.*values of the wrong type; got int 5"),
+        ({"x": "abc"}, "'x'.*values of the wrong type; got str 'abc'"),
+        ({1: [1]}, "parameter 1: is no name; got int"),
+        ([1], "has no parameters; got list"),
     ],
-    ids=["none", "empty", "twice", "equal", "list"],
+    ids=["none", "empty", "twice", "equal", "list", "nan", "number", "text", "name", "no mapping"],
 )
 def test_bad_choices_are_told(choices: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
@@ -167,8 +177,11 @@ def test_bad_choices_are_told(choices: Any, message: str) -> None:
         ({"x": [1, 1], "y": [2]}, "different numbers of values; got x: 2, y: 1"),
         ({"x": [1, 3], "y": [2, 2]}, "x has no such value; got .*3.* in candidate 1; expected one of: 1, 2"),
         ({"x": [1, "a"], "y": [2, 2]}, "x has no such value; got 'a' in candidate 1"),
+        (5, "of the wrong type; got int 5"),
+        ("x", "of the wrong type; got str 'x'"),
+        ([{"x": 1, "y": 2}, 5], "other parameters; got int 5 in candidate 1"),
     ],
-    ids=["missing", "missing in one", "lengths", "value", "type"],
+    ids=["missing", "missing in one", "lengths", "value", "type", "number", "text", "number in list"],
 )
 def test_bad_candidates_are_told(decisions: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

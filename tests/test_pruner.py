@@ -11,13 +11,15 @@ import numpy as np
 import pytest
 
 from prune_engine.candidates import CandidateBatch
+from prune_engine.config import EngineConfig
+from prune_engine.engine import Engine
 from prune_engine.errors import ConfigError, PluginContractError, ProfileError, SpaceError
 from prune_engine.hardware import DeviceKind
 from prune_engine.own_spaces import batch_of, own_space, whole
 from prune_engine.pruner import Pruner
 from prune_engine.space import SpaceRestriction
 from prune_engine.strategies import Rule
-from prune_engine.testing import make_profile
+from prune_engine.testing import FakeWorkbench, make_profile
 from prune_engine.verdicts import Outcome, RuleKind, Stage
 
 GPU = make_profile(DeviceKind.GPU, cores=108)
@@ -280,6 +282,49 @@ def test_times_that_mean_nothing_are_refused(secs: list[float]) -> None:
         Pruner(GPU).learn(space, None, secs)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda space: Pruner(None), "profile: is of the wrong type; got NoneType"),
+        (lambda space: Pruner(GPU, options=[1]), "options: are of the wrong type"),
+        (lambda space: Pruner(GPU, rules=[5]), "rules: is no rule; got 5"),
+        (lambda space: Pruner(GPU).prune(5), "space: is no space; got 5"),
+        (lambda space: Pruner(GPU).prune(space, 5), "of the wrong type; got int 5"),
+        (lambda space: Pruner(GPU).learn(space, None, ["a", "b"]), "cannot be learnt from; got could not convert"),
+        (lambda space: Pruner(GPU).choose(space, None, -1), "k: is no number of candidates; got -1"),
+        (lambda space: Pruner(GPU).choose(space, None, 1.5), "k: is no number of candidates; got 1.5"),
+        (lambda space: Pruner(GPU).choose(space, None, 1, measured=[2]), r"measured: are no rows.*0 to 1"),
+        (lambda space: Pruner(GPU).choose(space, None, 1, measured=[-1]), r"measured: are no rows.*0 to 1"),
+        (lambda space: Pruner(GPU).choose(space, None, 1, measured=[0.5]), r"measured: are no rows.*0 to 1"),
+    ],
+    ids=[
+        *("profile", "options", "rules", "space", "candidates", "times", "negative", "part"),
+        *("row", "negative row", "no row"),
+    ],
+)
+def test_wrong_arguments_are_told(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call(own_space("k", {"t": [1, 2]}))
+
+
+def test_candidates_of_another_space_are_refused(store: Any) -> None:
+    space, other = own_space("k", {"t": [1, 2]}), own_space("q", {"u": [1, 2, 3]})
+    with pytest.raises(ConfigError, match="candidates of 'q': are of another space"):
+        Pruner(GPU).prune(space, whole(other))
+    engine = Engine(EngineConfig.of(verifier=None), FakeWorkbench(), store, GPU)
+    with pytest.raises(ConfigError, match="candidates of 'q': are of another space"):
+        engine.prune(space, whole(other))
+
+
+def test_an_engine_reads_the_columns_that_come_with_a_batch(store: Any) -> None:
+    space = own_space("k", {"t": [256, 512]}, {"threads_per_block": "t"})
+    batch = whole(space, {"registers_per_thread": [96, 160]})
+    engine = Engine(EngineConfig.of(verifier=None), FakeWorkbench(), store, GPU)
+    assert (
+        engine.prune(space, batch).kept.tolist() == Pruner(GPU).prune(space, batch).kept.tolist() == [True, False]
+    )
+
+
 def test_a_profile_is_found_by_what_others_call_the_device() -> None:
     assert Pruner("a100", options=PLAIN).profile.name == "nvidia-a100-sxm-80gb"
     assert Pruner("NVIDIA A100-SXM4-40GB", options=PLAIN).profile.name == "nvidia-a100-sxm-40gb"
@@ -305,10 +350,6 @@ def test_a_cpu_is_drafted_as_a_roofline() -> None:
 
 
 def test_engine_prunes_a_batch_the_same_way(store: Any) -> None:
-    from prune_engine.config import EngineConfig
-    from prune_engine.engine import Engine
-    from prune_engine.testing import FakeWorkbench
-
     space = drafted()
     engine = Engine(EngineConfig.of(verifier=None, build_aversion=0.0), FakeWorkbench(), store, GPU)
     result, alone = engine.prune(space, whole(space)), Pruner(GPU, options={"verifier": None}).prune(space)
