@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from prune_engine.errors import ConfigError
 
 #: What its solver raises, of several kinds, where a restriction leaves a parameter no value at all.
@@ -29,8 +32,20 @@ def searchspace_of(tune_params: dict[str, list[Any]], restrictions: object, max_
             who="restrictions",
             got=f"{type(error).__name__}: {error}",
             expected="what tune_kernel takes: strings, functions, constraints, or a list of them",
+            remedy="It reads the source of lambdas: give each a line of its own, or write a string or a function.",
         ) from error
     return searched if searched.size else None
+
+
+def row_numbers(searched: Any, tune_params: dict[str, list[Any]]) -> NDArray[np.int32]:
+    """The configurations of a search space as positions of their values, int32 (n, v)."""
+    if not any(isinstance(value, bool) for values in tune_params.values() for value in values):
+        return np.ascontiguousarray(searched.get_list_param_indices_numpy(), dtype=np.int32)
+    # Kernel Tuner's own takes True for the position 1, wherever it stands.
+    columns = zip(*searched.list, strict=True)
+    at = [{value: row for row, value in enumerate(values)} for values in tune_params.values()]
+    rows = [[known[value] for value in column] for known, column in zip(at, columns, strict=True)]
+    return np.ascontiguousarray(np.array(rows, dtype=np.int32).T)
 
 
 def cost_function(searchspace: Any, tuning_options: Any, runner: Any) -> Any:

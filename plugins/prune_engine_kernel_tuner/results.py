@@ -18,7 +18,12 @@ from prune_engine.errors import ConfigError
 #: What a cache file has in the place of a number for a configuration that did not run, and the key beside it.
 _ERRORS = ("ErrorConfig", "InvalidConfig", "CompilationFailedConfig", "RuntimeFailedConfig")
 _ERROR_KEY = "__error__"
-_SECS = {"s": 1.0, "seconds": 1.0, "ms": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "microseconds": 1e-6, "ns": 1e-9}
+_SECS = {
+    **dict.fromkeys(("s", "sec", "second", "seconds"), 1.0),
+    **dict.fromkeys(("ms", "msec", "millisecond", "milliseconds"), 1e-3),
+    **dict.fromkeys(("us", "usec", "\u00b5s", "\u03bcs", "microsecond", "microseconds"), 1e-6),
+    **dict.fromkeys(("ns", "nsec", "nanosecond", "nanoseconds"), 1e-9),
+}
 _USUAL_UNIT = "ms"
 
 
@@ -44,6 +49,8 @@ def read_results(
     """
     if isinstance(source, str | Path):
         who, content = str(source), _content(Path(source))
+    elif isinstance(source, Mapping) or not isinstance(source, Iterable):
+        raise _not_results("results of tune_kernel", f"{type(source).__name__} {source!r}"[:80])
     else:
         who, content = "results of tune_kernel", list(source)
     if isinstance(content, list):
@@ -54,7 +61,8 @@ def read_results(
         if isinstance(names, list):
             found = [({k: v for k, v in config.items() if k in names}, secs) for config, secs in found]
     elif isinstance(content.get("results"), list):
-        unit = str(content.get("metadata", {}).get("timeunit", _USUAL_UNIT))
+        metadata = content.get("metadata")
+        unit = str(metadata.get("timeunit", _USUAL_UNIT)) if isinstance(metadata, Mapping) else _USUAL_UNIT
         found, device = [_of_t4(entry, objective, unit, who) for entry in content["results"]], None
     else:
         raise _not_results(who, f"an object with {', '.join(map(str, content)) or 'nothing'}"[:100])
@@ -116,8 +124,16 @@ def _of_t4(entry: object, objective: str, timeunit: str, who: str) -> tuple[Mapp
         return entry["configuration"], math.nan
     for measured in _objects(entry.get("measurements")):
         if measured.get("name") == objective:
-            unit = str(measured.get("unit") or (timeunit if objective.startswith("time") else ""))
-            return entry["configuration"], _number(measured.get("value")) * _SECS.get(unit, 1.0)
+            is_time = objective.startswith("time")
+            unit = str(measured.get("unit") or (timeunit if is_time else "")).strip()
+            if is_time and unit.lower() not in _SECS:
+                raise ConfigError(
+                    "a time in a unit that is not known",
+                    who=who,
+                    got=repr(unit),
+                    expected="s, ms, us or ns, or the words for them",
+                )
+            return entry["configuration"], _number(measured.get("value")) * _SECS.get(unit.lower(), 1.0)
     return entry["configuration"], math.nan
 
 
@@ -126,4 +142,10 @@ def _objects(found: object) -> Iterable[Mapping[str, Any]]:
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float | np.number) and not isinstance(value, bool) else math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        return math.nan
+    try:
+        number = float(value)
+    except OverflowError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan

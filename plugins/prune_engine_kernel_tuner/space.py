@@ -17,7 +17,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.own_spaces import batch_of, decisions_of, own_space
 from prune_engine.pruner import Pruner
 from prune_engine.pruning import Pruned
-from prune_engine_kernel_tuner.package import searchspace_of
+from prune_engine_kernel_tuner.package import row_numbers, searchspace_of
 from prune_engine_kernel_tuner.results import Results, read_results
 from prune_engine_kernel_tuner.strategy import PruneEngineStrategy
 
@@ -59,12 +59,13 @@ def kernel_space(
     Raises ConfigError for parameters, symbols or options that cannot be used, and SpaceError if no configuration is
     left, with what dropped them.
     """
+    _check(tune_params, block_size_names, elsewhere)
     blocks = [block for block in block_size_names if block in tune_params]
     given = dict(symbols or {})
     if blocks:
         given.setdefault("threads_per_block", _product_of(blocks))
+    space = own_space(name, tune_params, given, dtype=dtype, n_results=n_results)
     params = {parameter: list(values) for parameter, values in tune_params.items()}
-    space = own_space(name, params, given, dtype=dtype, n_results=n_results)
     searched = searchspace_of(params, restrictions, _NO_LIMIT)
     if searched is None:
         raise SpaceError(
@@ -72,8 +73,7 @@ def kernel_space(
             who=f"kernel {name!r}",
             got=f"restrictions {restrictions!r}"[:200],
         )
-    indices = np.ascontiguousarray(searched.get_list_param_indices_numpy(), dtype=np.int32)
-    batch = CandidateBatch(space, space.sketches[0], indices)
+    batch = CandidateBatch(space, space.sketches[0], row_numbers(searched, params))
     if elsewhere is None:
         return KernelSpace(batch, Pruner(profile, options=options), restrictions)
     source, there = elsewhere
@@ -112,7 +112,6 @@ class KernelSpace:
                 + "; ".join(f"{v.count:,} dropped by {v.strategy}: {v.reason}" for v in self.pruned.verdicts),
                 remedy="Add smaller values, correct the symbols, or leave a rule out by `disabled_rules`.",
             )
-        self._measured: set[int] = set()
 
     @property
     def tune_params(self) -> dict[str, list[Any]]:
@@ -176,6 +175,13 @@ class KernelSpace:
 
     def choose(self, k: int, measured: Sequence[int] = ()) -> NDArray[np.int64]:
         """At most ``k`` kept configurations to measure next, by position; ``measured`` are left out."""
+        if wrong := [row for row in measured if not 0 <= row < len(self._batch)]:
+            raise ConfigError(
+                "is no configuration of the space",
+                who="measured",
+                got=repr(wrong[0]),
+                expected=f"positions from 0 to {len(self._batch) - 1}",
+            )
         kept = np.flatnonzero(self.pruned.kept)
         at = np.full(len(self._batch), -1)
         at[kept] = np.arange(len(kept))
@@ -210,6 +216,29 @@ class KernelSpace:
             return (tuple(params[name] for name in names) if params else tuple(values)) in kept
 
         return is_kept
+
+
+def _check(tune_params: object, block_size_names: object, elsewhere: object) -> None:
+    """Raise ConfigError for arguments of the wrong type."""
+    is_list = isinstance(block_size_names, Sequence) and not isinstance(block_size_names, str)
+    wrong = (
+        (
+            "tune_params",
+            tune_params,
+            isinstance(tune_params, Mapping),
+            "a dictionary of parameters and their values",
+        ),
+        ("block_size_names", block_size_names, is_list, "a list of names of parameters"),
+        (
+            "elsewhere",
+            elsewhere,
+            elsewhere is None or (isinstance(elsewhere, tuple | list) and len(elsewhere) == 2),
+            "results on another device, and its profile: two things in a tuple",
+        ),
+    )
+    for who, value, is_right, expected in wrong:
+        if not is_right:
+            raise ConfigError("is of the wrong type", who=who, got=repr(value)[:80], expected=expected)
 
 
 def _in(value: object, values: set[Any]) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.errors import ConfigError
 from prune_engine_kernel_tuner.package import cost_function, stop_criterion
 
 if TYPE_CHECKING:
@@ -24,7 +25,13 @@ class PruneEngineStrategy:
     """
 
     def __init__(self, space: KernelSpace, *, batch_size: int = 16, first_batch_size: int = 8) -> None:
-        """Measure ``first_batch_size`` configurations before anything is learnt, then ``batch_size`` at a time."""
+        """Measure ``first_batch_size`` configurations before anything is learnt, then ``batch_size`` at a time.
+
+        Raises ConfigError for sizes below 1.
+        """
+        for who, size in (("batch_size", batch_size), ("first_batch_size", first_batch_size)):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ConfigError("is no size", who=who, got=repr(size), expected="a whole number from 1 on")
         self._space, self._sizes = space, (first_batch_size, batch_size)
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Protocol
 
@@ -17,6 +19,7 @@ from prune_engine_triton.footprints import Footprint
 _MS_PER_SEC = 1e3
 #: What Triton launches with where a configuration does not say.
 _LAUNCH: Final = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}
+_SOME_DRAFT: Final = "the engine's own"
 #: Estimates that are remembered, of all problem sizes together.
 _MAX_KNOWN = 1 << 16
 
@@ -31,7 +34,7 @@ class Config(Protocol):
 
 
 def prune_configs_by(
-    profile: HardwareProfile | str,
+    profile: HardwareProfile | str | os.PathLike[str],
     footprint: Footprint,
     *,
     top_k: int | float | None = None,
@@ -53,10 +56,19 @@ def prune_configs_by(
 
     Raises ConfigError for options that cannot be used, or for ``top_k`` without a model to choose by.
     """
+    if not isinstance(footprint, Footprint):
+        raise ConfigError(
+            "is of the wrong type",
+            who="footprint",
+            got=f"{type(footprint).__name__} {footprint!r}"[:80],
+            expected="a Footprint, such as matmul(), elementwise() or Footprint({...})",
+        )
+    if top_k is not None:
+        _check_top_k(top_k)
     pruner = Pruner(profile, options={"verifier": None, **options})
     judge = ConfigJudge(pruner, footprint, name)
     made: dict[str, Any] = {"early_config_prune": judge.early_config_prune}
-    if judge.has_model:
+    if judge.has_model and options.get("draft_scorer", _SOME_DRAFT) is not None:
         made["perf_model"] = judge.perf_model
         made["top_k"] = 1.0 if top_k is None else top_k
     elif top_k is not None:
@@ -64,7 +76,7 @@ def prune_configs_by(
             "there is nothing to choose them by",
             who="top_k",
             got=str(top_k),
-            expected="a footprint with grid_blocks, threads_per_block and flops_total or traffic_dram_bytes",
+            expected="a draft; grid_blocks, threads_per_block and flops_total or traffic_dram_bytes in the footprint",
             remedy="Add them (Footprint.with_symbols), or leave top_k out.",
         )
     return made
@@ -111,11 +123,23 @@ class ConfigJudge:
 
     def _judged(self, configs: Sequence[Mapping[str, Any]]) -> Pruned:
         """Judge configurations with all arguments, and remember what each of them takes."""
-        names = self._names(configs)
+        names, partly = self._names(configs)
         columns = {name: [config[name] for config in configs] for name in names}
         choices = {name: list(dict.fromkeys(column)) for name, column in columns.items()}
-        space = own_space(self._name, choices, self._footprint.symbols, dtype=self._footprint.dtype)
-        result = self._pruner.prune(space, batch_of(space, columns))
+        try:
+            space = own_space(self._name, choices, self._footprint.symbols, dtype=self._footprint.dtype)
+            result = self._pruner.prune(space, batch_of(space, columns))
+        except ConfigError as error:
+            if not partly:
+                raise
+            first = min(partly.values())
+            lacking = f"configuration {first} without {', '.join(n for n, i in partly.items() if i == first)}"
+            raise ConfigError(
+                "configurations have different meta-parameters, and what its footprint needs cannot be told",
+                who=f"Triton kernel {self._name!r}",
+                got=f"{lacking}; {error}",
+                expected=f"all of: {', '.join((*names, *partly))}",
+            ) from error
         if len(self._millis) + len(configs) > _MAX_KNOWN:
             self._millis.clear()
         secs = np.full(len(configs), np.nan) if result.latency_secs is None else result.latency_secs
@@ -124,20 +148,21 @@ class ConfigJudge:
         self._millis.update(zip(keys, millis.tolist(), strict=True))
         return result
 
-    def _names(self, configs: Sequence[Mapping[str, Any]]) -> list[str]:
-        """What all configurations say. Raises ConfigError where one lacks something, or all lack an argument."""
+    def _names(self, configs: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, int]]:
+        """What all configurations say; and what some say, with the number of the first that does not.
+
+        The latter, such as a limit of registers, is no column. Raises ConfigError where all lack an argument.
+        """
         who = f"Triton kernel {self._name!r}"
         if not configs:
             raise ConfigError("there are no configurations", who=who, expected="at least one")
-        names = list(dict.fromkeys(name for config in configs for name in config))
+        named = list(dict.fromkeys(name for config in configs for name in config))
+        partly: dict[str, int] = {}
         for number, config in enumerate(configs):
-            if lacking := [name for name in names if name not in config]:
-                raise ConfigError(
-                    "configurations have different meta-parameters",
-                    who=who,
-                    got=f"configuration {number} without {', '.join(lacking)}",
-                    expected=f"all of: {', '.join(names)}",
-                )
+            for name in named:
+                if name not in config:
+                    partly.setdefault(name, number)
+        names = [name for name in named if name not in partly]
         if lacking := [name for name in self._footprint.needs if name not in names]:
             raise ConfigError(
                 "its footprint needs arguments that the kernel was not given as numbers",
@@ -145,10 +170,23 @@ class ConfigJudge:
                 got=f"no {', '.join(lacking)} among {', '.join(names)}",
                 remedy="Name the kernel's own arguments, as in matmul(m='rows', n='columns', k='depth').",
             )
-        return names
+        return names, partly
+
+
+def _check_top_k(top_k: object) -> None:
+    """Raise ConfigError for what Triton would refuse, or of which it would measure nothing."""
+    is_count = isinstance(top_k, int) and not isinstance(top_k, bool) and top_k >= 1
+    if not is_count and not (isinstance(top_k, float) and 0 < top_k <= 1):
+        raise ConfigError(
+            "is no number of configurations",
+            who="top_k",
+            got=repr(top_k),
+            expected="a whole number from 1 on, or a share of them: more than 0.0, at most 1.0",
+        )
 
 
 def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Numbers and texts, as Python's own: tensors say nothing that is looked at."""
+    """Numbers and texts, as Python's own: tensors say nothing that is looked at, and NaN says nothing at all."""
     plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-    return {name: value for name, value in plain.items() if isinstance(value, int | float | str)}
+    told = {name: value for name, value in plain.items() if isinstance(value, int | float | str)}
+    return {name: value for name, value in told.items() if not (isinstance(value, float) and math.isnan(value))}

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from prune_engine.errors import ConfigError
+
 #: Columns by name: meta-parameters, num_warps, num_stages, num_ctas, and the kernel's arguments that are numbers.
 Columns = Mapping[str, NDArray[np.generic]]
 #: A symbol of a configuration: a number, the name of a column, or a function of columns.
@@ -147,9 +149,16 @@ def elementwise(
 
 
 def item_bytes(dtype: str) -> float:
-    """Bytes of a value of a type such as ``bfloat16`` or ``fp8e5``: its first number is its bits."""
-    width = re.search(r"\d+", dtype)
-    return max(int(width.group()) / 8, 0.5) if width else 4.0
+    """Bytes of a value of a type such as ``bfloat16`` or ``fp8e5``: its first number is its bits.
+
+    Raises ConfigError for a name without a number.
+    """
+    width = re.search(r"\d+", dtype) if isinstance(dtype, str) else None
+    if width is None:
+        raise ConfigError(
+            "is no type whose size is known", who="dtype", got=repr(dtype), expected="a text such as 'float16'"
+        )
+    return max(int(width.group()) / 8, 0.5)
 
 
 def _threads(c: Columns) -> NDArray[np.float64]:

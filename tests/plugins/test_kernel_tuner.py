@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import subprocess
 import sys
@@ -144,6 +145,14 @@ def test_restrictions_of_every_form_go_through(restrictions: Any, files: Path) -
     assert set(searched.list) == set(own.order)
 
 
+def test_true_and_false_are_different_values() -> None:
+    params = {"a": [True, False], "b": [0, 2], "c": [False, True]}
+    own = kernel_space(params, profile="nvidia-a100-sxm-40gb")
+    assert set(own.order) == set(itertools.product(*params.values()))
+    own = kernel_space(params, "a and not c", profile="nvidia-a100-sxm-40gb")
+    assert set(own.order) == {(True, 0, False), (True, 2, False)}
+
+
 def test_values_that_nothing_kept_has_are_left_out() -> None:
     params = {"block_size_x": [32, 1024, 2048], "vector": [1, 2.0], "layout": ["row", "column"]}
     own = kernel_space(params, profile="nvidia-a100-sxm-40gb")
@@ -249,13 +258,30 @@ def test_units_of_t4_files_count(tmp_path: Path) -> None:
         measured = [{"name": "time", "value": value, "unit": unit}]
         return {"configuration": {"a": unit}, "times": {}, "invalidity": "correct", "measurements": measured}
 
-    units = {"ms": 1.0, "s": 1e-3, "us": 1e3, "ns": 1e6, "": 1.0}
+    units = {
+        "ms": 1.0,
+        "s": 1e-3,
+        "us": 1e3,
+        "ns": 1e6,
+        "": 1.0,
+        "nanoseconds": 1e6,
+        "Second": 1e-3,
+        "\u00b5s": 1e3,
+    }
     failed = {**line("ms", 1.0), "invalidity": "compile"}
     path = tmp_path / "t4.json"
     path.write_text(json.dumps({"results": [*(line(u, v) for u, v in units.items()), failed]}))
     found = read_results(path).run_secs
     assert np.allclose(found[:-1], 1e-3)
     assert np.isnan(found[-1])
+
+
+@pytest.mark.parametrize("metadata", [{"timeunit": "seconds"}, [1], None])
+def test_the_unit_of_a_whole_t4_file_counts(metadata: Any, tmp_path: Path) -> None:
+    line = {"configuration": {"a": 1}, "measurements": [{"name": "time", "value": 1.0}]}
+    (tmp_path / "t4.json").write_text(json.dumps({"metadata": metadata, "results": [line]}))
+    expected = 1.0 if isinstance(metadata, dict) else 1e-3
+    assert read_results(tmp_path / "t4.json").run_secs.tolist() == [expected]
 
 
 def test_what_failed_has_failed_by_any_objective() -> None:
@@ -272,6 +298,12 @@ BAD_FILES = {
     "no configuration": ('{"results": [{"times": {}}]}', ".*a result without a configuration"),
     "nothing ran": ('{"cache": {"1": {"a": 1, "time": "InvalidConfig"}}}', "holds no configuration that ran"),
     "another objective": ('{"cache": {"1": {"a": 1, "energy": 3.0}}}', ".*without a number for 'time'"),
+    "no time": (
+        '{"results": [{"configuration": {}, "measurements": [{"name": "time", "value": 1, "unit": "min"}]}]}',
+        "a time in a unit that is not known; got 'min'",
+    ),
+    "too large a number": ('[{"a": 1, "time": 1' + "0" * 400 + "}]", "holds no configuration that ran"),
+    "endless": ('[{"a": 1, "time": 1e999}]', "holds no configuration that ran"),
     "nested": ("[" * 100_000, "is no file of Kernel Tuner's results|cannot be read"),
 }
 
@@ -314,6 +346,37 @@ def test_restrictions_that_allow_nothing_are_told() -> None:
 def test_a_restriction_that_cannot_be_read_is_told() -> None:
     with pytest.raises(ConfigError, match="Kernel Tuner cannot make a search space of it"):
         kernel_space({"block_size_x": [32, 64]}, ["block_size_x >"], profile="a100")
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: kernel_space(None, profile="a100"), "tune_params: is of the wrong type; got None"),
+        (lambda: kernel_space({"a": 5}, profile="a100"), "'a'.*values of the wrong type; got int 5"),
+        (lambda: kernel_space({"a": [5]}, profile=None), "profile: is of the wrong type"),
+        (
+            lambda: kernel_space({"a": [5]}, profile="a100", block_size_names="a"),
+            "block_size_names: is of the wrong",
+        ),
+        (
+            lambda: kernel_space({"a": [5]}, profile="a100", elsewhere="x"),
+            "elsewhere: is of the wrong type; got 'x'",
+        ),
+        (lambda: space().learn(None), "no file of Kernel Tuner's results; got NoneType"),
+        (lambda: space().learn({"a": 1}), "no file of Kernel Tuner's results; got dict"),
+        (lambda: space().choose(-1), "k: is no number of candidates; got -1"),
+        (lambda: space().choose(1, [10**6]), "measured: is no configuration of the space; got 1000000"),
+        (lambda: space().strategy(batch_size=0), "batch_size: is no size; got 0"),
+        (lambda: space().strategy(first_batch_size="8"), "first_batch_size: is no size; got '8'"),
+    ],
+    ids=[
+        *("parameters", "values", "profile", "blocks", "elsewhere", "no results", "no list"),
+        *("negative", "row", "empty batch", "no size"),
+    ],
+)
+def test_wrong_arguments_are_told(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call()
 
 
 def test_without_a_verifier_nothing_comes_from_elsewhere(files: Path) -> None:

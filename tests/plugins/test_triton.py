@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import subprocess
 import sys
 from collections.abc import Callable
@@ -226,6 +227,49 @@ def test_what_cannot_be_judged_is_told(case: str) -> None:
     call, message = BAD[case]
     with pytest.raises(ConfigError, match=message):
         call(prune_configs_by("a100", matmul()))
+
+
+def test_options_of_some_configurations_only_are_no_obstacle() -> None:
+    some = autotuner.Config(config(64, 64, 32).kwargs, num_warps=4, num_stages=3, maxnreg=128)
+    other = autotuner.Config({**config(64, 64, 32).kwargs, "SPLIT": None}, num_warps=4, num_stages=3)
+    by = prune_configs_by("a100", matmul())
+    assert len(by["early_config_prune"]([config(64, 64, 32), some, other], SIZES)) == 3
+    assert 0 < by["perf_model"](**SIZES, **some.all_kwargs()) < math.inf
+
+
+@pytest.mark.parametrize("value", [None, math.nan, np.float32("nan"), math.inf, 2**70, object()])
+def test_arguments_that_say_nothing_are_no_obstacle(value: object) -> None:
+    by = prune_configs_by("a100", matmul())
+    configs = [config(64, 64, 32), config(128, 64, 32)]
+    assert len(by["early_config_prune"](configs, {**SIZES, "alpha": value})) == 2
+    assert 0 < by["perf_model"](**SIZES, alpha=value, **configs[0].all_kwargs()) < math.inf
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 0.0, 1.5, math.nan, "5", True])
+def test_a_top_k_that_means_nothing_is_refused(top_k: Any) -> None:
+    with pytest.raises(ConfigError, match="top_k: is no number of configurations"):
+        prune_configs_by("a100", matmul(), top_k=top_k)
+
+
+def test_without_a_draft_there_is_no_model() -> None:
+    assert "perf_model" not in prune_configs_by("a100", matmul(), draft_scorer=None)
+    with pytest.raises(ConfigError, match="top_k: there is nothing to choose them by"):
+        prune_configs_by("a100", matmul(), top_k=3, draft_scorer=None)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: prune_configs_by("a100", {"threads_per_block": 32}), "footprint: is of the wrong type; got dict"),
+        (lambda: prune_configs_by(None, matmul()), "profile: is of the wrong type; got NoneType"),
+        (lambda: matmul(dtype="half"), "dtype: is no type whose size is known; got 'half'"),
+        (lambda: matmul(dtype=16), "dtype: is no type whose size is known; got 16"),
+    ],
+    ids=["footprint", "profile", "name of a type", "no type"],
+)
+def test_wrong_arguments_are_told(call: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        call()
 
 
 def test_top_k_needs_a_model() -> None:
