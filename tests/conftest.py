@@ -24,6 +24,9 @@ from prune_engine.testing import FakeWorkbench, make_profile
 #: Where `kits` lives: what tests of one subject share (importlib mode puts no folder of tests on the path).
 sys.path.append(str(Path(__file__).parent))
 
+#: Below pytest's folder of a run: what its processes share.
+_FRESH = "fresh"
+
 
 @pytest.fixture(scope="session")
 def tvm() -> Any:
@@ -40,7 +43,14 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    return venvs.once(shared / "fresh" / "wheels", venvs.build_distributions)
+    return venvs.once(shared / _FRESH / "wheels", venvs.build_distributions)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Remove the environment that others were copied from: pytest keeps three runs' folders, and it is large."""
+    factory = getattr(session.config, "_tmp_path_factory", None)
+    if factory is not None and "PYTEST_XDIST_WORKER" not in os.environ:
+        shutil.rmtree(factory.getbasetemp() / _FRESH, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")

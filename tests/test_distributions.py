@@ -15,6 +15,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = {"prune_engine": "prune_engine", "hardware_profiles": "prune_engine_hardware_profiles"} | {
     f"plugins/{folder.name}": folder.name for folder in sorted((ROOT / "plugins").iterdir()) if folder.is_dir()
 }
+#: What builds the wheel may have to be downloaded.
+pytestmark = pytest.mark.timeout(900)
 _LEFTOVERS = ("__pycache__", ".egg-info", ".mypy_cache", ".ruff_cache")
 
 

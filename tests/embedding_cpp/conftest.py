@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from kits.embedding import need_python_to_embed
 
 HERE = Path(__file__).parent
 #: That of the environment variable counts, as make does it.
@@ -48,6 +49,8 @@ def build(compiler: str, flags: Callable[..., list[str]]) -> Callable[..., None]
     """Build one of the sources of this folder; warnings are errors."""
 
     def built(source: str, program: Path, *options: str, embed: bool = True) -> None:
+        if embed:
+            need_python_to_embed()
         words = flags("--cxxflags", "--ldflags", *(["--embed"] if embed else []))
         # Headers of others are not ours to complain about.
         words = [

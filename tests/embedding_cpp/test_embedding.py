@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kits.embedding import need_python_to_embed
 
 from prune_engine.ffi.functions import FUNCTIONS
 from prune_engine.hardware import DeviceKind
@@ -122,7 +123,6 @@ def test_flags_are_told_in_one_line(flags: Callable[..., list[str]]) -> None:
     assert "-std=c++17" in words
     assert "-ltvm_ffi" in words
     assert not [word for word in words if "python3" in Path(word).name and word.startswith("-l")]
-    assert [word for word in flags("--embed", "--ldflags") if word.startswith("-lpython")]
     assert (Path(flags("--includedir")[0]) / "prune_engine" / "start.h").is_file()
     assert (Path(flags("--cmakedir")[0]) / "prune_engine-config.cmake").is_file()
     assert flags("--abi") == ["1000"]
@@ -130,3 +130,8 @@ def test_flags_are_told_in_one_line(flags: Callable[..., list[str]]) -> None:
     assert asked.returncode == 2
     assert "--cxxflags" in asked.stderr
     assert json.dumps(asked.stdout) == '""'
+
+
+def test_a_program_that_starts_python_is_linked_with_it(flags: Callable[..., list[str]]) -> None:
+    need_python_to_embed()
+    assert [word for word in flags("--embed", "--ldflags") if word.startswith("-lpython")]

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,18 +58,24 @@ if any(not w.startswith("-") or w in ("-e", "--editable") for w in wanted):
 def build_distributions(folder: Path, *, kind: str = "--wheel") -> list[Path]:
     """Build a wheel (or ``--sdist``) of this tree into a folder and return what is in it."""
     sources = folder.parent / f"{folder.name}-sources"
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info")
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", "*.egg-info", ".*_cache")
     sources.mkdir(parents=True)
     for name in _SOURCES:
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, sources / name, ignore=ignored)
         else:
             shutil.copy2(ROOT / name, sources / name)
-    command = ["build", kind, "--quiet", "--out-dir", str(folder), str(sources)]
-    if _uv(*command, "--offline", check=False) and _uv(*command, check=False):
-        # The environment that runs the tests has setuptools, or it could not have installed this project.
-        _uv(*command, "--no-build-isolation", "--python", sys.executable)
+    built = build_project(sources, folder, kind=kind)
     shutil.rmtree(sources)
+    return built
+
+
+def build_project(project: Path, folder: Path, *, kind: str = "--wheel") -> list[Path]:
+    """Build the wheel (or ``--sdist``) of any project into a folder and return what is in it."""
+    command = ["build", kind, "--quiet", "--out-dir", str(folder), str(project)]
+    if _uv(*command, "--offline", check=False) and _uv(*command, check=False):
+        # No registry: the environment that runs the tests has setuptools.
+        _uv(*command, "--no-build-isolation", "--python", sys.executable)
     return sorted(path for path in folder.iterdir() if path.suffix in {".whl", ".gz"})
 
 
@@ -124,23 +131,32 @@ def venv_environment(venv: Path, home: Path | None = None) -> dict[str, str]:
 
 
 def uv_cache() -> str:
-    """Return the folder of uv's cache, which stays the user's own when HOME is another one."""
+    """Return the folder of uv's cache, which stays the user's own when HOME is another one.
+
+    Where that cannot be written, it is one for temporary files.
+    """
     done = subprocess.run([_uv_path(), "cache", "dir"], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    own = Path(done.stdout.strip())
+    try:
+        own.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=own):
+            return str(own)
+    except OSError:
+        return str(Path(tempfile.gettempdir()) / f"uv-cache-{os.getuid()}")
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder for one process of a parallel run of the tests at a time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as handle:
+    """Hold a folder, which need not exist, for one process of a parallel run of the tests at a time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f"{folder.name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 
 
 def once(folder: Path, make: Callable[[Path], object]) -> Path:
     """Return a folder that the first process to ask has made whole."""
-    with locked(folder.parent):
+    with locked(folder):
         if not folder.exists():
             try:
                 make(folder)
@@ -162,6 +178,7 @@ def _uv_path() -> str:
 
 def _uv(*arguments: str, check: bool = True) -> int:
     environment = {n: v for n, v in os.environ.items() if n not in ("VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")}
+    environment["UV_CACHE_DIR"] = uv_cache()
     done = subprocess.run([_uv_path(), *arguments], env=environment, capture_output=True, text=True, check=False)
     if check and done.returncode:
         raise RuntimeError(f"uv {' '.join(arguments)}: {done.stdout}{done.stderr}")

@@ -10,11 +10,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kits.venvs import venv_environment
+from kits.venvs import build_project, venv_environment
 
 HELLO = Path(__file__).parent / "prune-engine-hello"
 #: A small kernel on a device that need not be there.
 KERNEL = ("gemm:64x64x64", "--profile", "intel-xeon-8272cl", "--json")
+
+#: The first to want a fresh environment may have to download all dependencies.
+pytestmark = pytest.mark.timeout(1800)
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
@@ -42,7 +45,7 @@ def run(tmp_path: Path, guide_venv: Path) -> Run:
 
 def test_outside_plugin_is_listed_run_and_explained(tmp_path: Path, run: Run) -> None:
     shutil.copytree(HELLO, tmp_path / "hello", ignore=shutil.ignore_patterns("__pycache__", ".*_cache"))
-    wheel = _built(tmp_path / "hello", tmp_path / "wheels")
+    (wheel,) = build_project(tmp_path / "hello", tmp_path / "wheels")
     run("pip", "install", "--quiet", os.path.relpath(wheel, tmp_path))
     shutil.rmtree(tmp_path / "hello")  # the wheel has to have everything
 
@@ -59,17 +62,3 @@ def test_outside_plugin_is_listed_run_and_explained(tmp_path: Path, run: Run) ->
     why = ("--why-not", "2.matmul.2=32,2 3.unroll_explicit=512")
     told = " ".join(json.loads(run("prune-engine", "explain", *KERNEL, *why).stdout)["sentences"])
     assert "hello.unroll-limit (heuristic: a guess): unrolls 512 steps, more than 64" in told
-
-
-def _built(project: Path, folder: Path) -> Path:
-    """The wheel of a project."""
-    from uv import find_uv_bin
-
-    command = [find_uv_bin(), "build", "--wheel", "--quiet", "--out-dir", str(folder), str(project)]
-    for options in (["--offline"], [], ["--no-build-isolation", "--python", shutil.which("python") or "python"]):
-        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            break
-    assert done.returncode == 0, done.stderr
-    (wheel,) = folder.glob("prune_engine_hello-0.1.0-*.whl")
-    return wheel
