@@ -80,10 +80,10 @@ def test_every_verb_option_and_default_is_in_the_reference(commands_page: str) -
 @pytest.mark.parametrize(
     ("path", "row"),
     [
-        ("prune-engine tune", r"\| `--plateau INT` \| .* \| 96; x>=1 \|"),
-        ("prune-engine tune", r"\| `--explorer STR` \| .* \| explore\.evolution \|"),
+        ("prune-engine tune", r"\| `--plateau N` \| .* \| 96; x>=1 \|"),
+        ("prune-engine tune", r"\| `--explorer NAME` \| .* \| explore\.evolution \|"),
         ("prune-engine tune", r"\| `-q, --quiet` \| Print the result only\. \|  \|"),
-        ("prune-engine tune", r"\| `--seconds FLOAT` \| .* \| 300, if no --trials; x>=1 \|"),
+        ("prune-engine tune", r"\| `--seconds SECONDS` \| .* \| 300, if no --trials; x>=1 \|"),
     ],
 )
 def test_rows_of_the_reference(path: str, row: str, commands_page: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import typer.main
 
 from prune_engine.cli.app import make_app
+from prune_engine.cli.value_words import name_value
 
 _HEAD = """\
 # Command line
@@ -59,7 +60,7 @@ def _section(path: str, command: Any) -> str:
 def _row(command: Any, option: Any) -> tuple[str, str, str]:
     """What help says of an option: names and kind, meaning, and the default and limits in brackets after it."""
     context = command.make_context("", [], resilient_parsing=True)
-    names, text = option.get_help_record(context)
+    names, text = name_value(option, context).get_help_record(context)
     matched = re.fullmatch(r"(.*?)(?:\s*\[([^\[\]]*(?:\[[^\]]*\][^\[\]]*)*)\])?", text, re.DOTALL)
     assert matched is not None
     extra = re.sub(r"^default: |(?<=; )default: ", "", matched[2] or "")
@@ -70,7 +71,7 @@ def _row(command: Any, option: Any) -> tuple[str, str, str]:
 
 
 def _metavar(argument: Any) -> str:
-    name = argument.metavar or argument.name.upper()
+    name = (argument.metavar or argument.name.upper()) + ("" if argument.nargs == 1 else " ...")
     return name if argument.required or name.startswith("[") else f"[{name}]"
 
 

@@ -33,6 +33,7 @@ from prune_engine.cli.error_lines import place_error, tell_error
 from prune_engine.cli.report_option import ReportingCommand
 from prune_engine.cli.streams import abandon_streams, open_closed_streams, telling_warnings
 from prune_engine.cli.style import Colour, set_style, take_style
+from prune_engine.cli.value_words import WordedGroup
 from prune_engine.errors import ConfigError, PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."
@@ -86,6 +87,7 @@ def make_app() -> typer.Typer:
     """The command line without plugins' verbs."""
     app = typer.Typer(
         name="prune-engine",
+        cls=WordedGroup,
         help="Find fast kernels for a model without trying the hopeless ones.",
         epilog=_EPILOG,
         no_args_is_help=True,
@@ -119,11 +121,11 @@ def make_app() -> typer.Typer:
     app.command("report")(report.report)
     app.command("verify")(verify.verify)
     app.command("explain")(explain.explain)
-    app.add_typer(whitelist.whitelist, name="whitelist")
-    app.add_typer(policy.policy, name="policy")
-    app.add_typer(profiles.profiles, name="profiles")
-    app.add_typer(plugins.plugins, name="plugins")
-    app.add_typer(library.library, name="library")
+    app.add_typer(whitelist.whitelist, name="whitelist", cls=WordedGroup)
+    app.add_typer(policy.policy, name="policy", cls=WordedGroup)
+    app.add_typer(profiles.profiles, name="profiles", cls=WordedGroup)
+    app.add_typer(plugins.plugins, name="plugins", cls=WordedGroup)
+    app.add_typer(library.library, name="library", cls=WordedGroup)
     return app
 
 

@@ -28,7 +28,7 @@ def candidates(
     threads: options.Threads = None,
     n: Annotated[int, typer.Option("--number", "-n", min=1, help="Candidates of each task.")] = 512,
     seed: options.Seed = 0,
-    out: Annotated[str, typer.Option(help="File to write; - is standard output.")] = _STDOUT,
+    out: Annotated[str, typer.Option(metavar="FILE", help="File to write; - is standard output.")] = _STDOUT,
     modules: Annotated[
         Path | None, typer.Option(help="Folder for each task's IRModule, as TVM's JSON: TASK_ID.json.")
     ] = None,

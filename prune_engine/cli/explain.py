@@ -37,7 +37,11 @@ def explain(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Result folder of `prune-engine tune`.", show_default="all in ./tuned"),
+        typer.Option(
+            metavar="FOLDER",
+            help="Folder of a result, which `prune-engine tune` wrote.",
+            show_default="all in ./tuned",
+        ),
     ] = None,
     store: Annotated[
         str | None,

@@ -35,6 +35,9 @@ class PluginKind(str, Enum):
     SELECTOR = "selector"
 
 
+_KIND_WORDS = ", ".join(kind.value for kind in PluginKind)
+
+
 @dataclass(frozen=True, slots=True)
 class _Kind:
     """The words of a kind. ``strategy`` is the second half of its strategy's name."""
@@ -109,7 +112,9 @@ _KINDS = {
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the plugin, such as hello.", show_default=False)],
-    kind: Annotated[PluginKind, typer.Option(help="What it registers.")] = PluginKind.RULE,
+    kind: Annotated[
+        PluginKind, typer.Option(metavar="KIND", help=f"What it registers: {_KIND_WORDS}.")
+    ] = PluginKind.RULE,
     folder: Annotated[Path | None, typer.Option(help="Folder to make.", show_default="prune-engine-NAME")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:

@@ -20,7 +20,7 @@ policy = typer.Typer(
     no_args_is_help=True,
 )
 
-_DEVICE, _STRATEGY, _OUTPUT = "Device", "Strategies", "Result"
+_DEVICE, _MEASURE, _STRATEGY, _OUTPUT = "Device", "Measuring", "Strategies", "Result"
 
 Profile = Annotated[
     str, typer.Option(rich_help_panel=_DEVICE, help="Hardware profile: auto, a name, or a YAML file.")
@@ -64,8 +64,8 @@ BuiltinLibrary = Annotated[
 FpTolerance = Annotated[
     float | None,
     typer.Option(
-        rich_help_panel=_STRATEGY,
-        min=0.0,
+        rich_help_panel=_MEASURE,
+        min=0,
         max=0.999,
         help="Relative error accepted of floating-point results.",
         show_default="by type and reduction length",
@@ -73,13 +73,13 @@ FpTolerance = Annotated[
 ]
 StrictFp = Annotated[
     bool,
-    typer.Option("--strict-fp", rich_help_panel=_STRATEGY, help="Add up in the untuned kernel's order only."),
+    typer.Option("--strict-fp", rich_help_panel=_MEASURE, help="Add up in the untuned kernel's order only."),
 ]
 StressCheck = Annotated[
     bool,
     typer.Option(
         "--stress-check/--no-stress-check",
-        rich_help_panel=_STRATEGY,
+        rich_help_panel=_MEASURE,
         help="Before a schedule ships, try it on inputs that are hard on numbers.",
     ),
 ]
@@ -194,7 +194,8 @@ def diff(
 def pin(
     file: Annotated[Path, typer.Argument(help="The lock file to write.", show_default=False)],
     source: Annotated[
-        str, typer.Option("--from", help="What to pin: current, a result folder, or the id of a run.")
+        str,
+        typer.Option("--from", metavar="SOURCE", help="What to pin: current, a result folder, or the id of a run."),
     ] = "current",
     profile: Profile = "auto",
     threads: Threads = None,

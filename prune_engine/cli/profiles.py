@@ -95,7 +95,9 @@ def probe(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="File to write; `auto` does not look for it there.", show_default="in the user's profile folder"
+            metavar="FILE",
+            help="File to write; `auto` does not look for it there.",
+            show_default="in the user's profile folder",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print the result only.")] = False,

@@ -31,7 +31,7 @@ def check(
     what: Annotated[
         list[str],
         typer.Argument(
-            metavar="WHAT...",
+            metavar="WHAT",
             help="YAML files, folders of them, projects of packs, wheels; names of profiles or installed packs.",
             show_default=False,
         ),

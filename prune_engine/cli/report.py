@@ -18,9 +18,9 @@ def report(
     source: Annotated[
         str | None,
         typer.Argument(
-            help="The folder of a result, or a store: its file or URL.",
+            help="Folder of a result, or a store: its file or URL.",
             show_default="the store in the user data folder",
-            metavar="OUT_DIR|STORE",
+            metavar="FOLDER|STORE",
         ),
     ] = None,
     run: Annotated[
@@ -29,7 +29,7 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="The file to write.", show_default=f"{_NAME} in the folder, or here"),
+        typer.Option(metavar="FILE", help="The file to write.", show_default=f"{_NAME} in the folder, or here"),
     ] = None,
     store: Annotated[
         str | None,

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(help="Folder that `prune-engine tune` wrote.", show_default=False)],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a result, which `prune-engine tune` wrote.", show_default=False)
+    ],
     inputs: Annotated[
         list[str] | None,
         typer.Option("--input", help="Input as NAME=FILE.npy; may be repeated. Random where not given."),

@@ -19,7 +19,7 @@ What = Annotated[
     str,
     typer.Argument(
         metavar="WORKLOAD",
-        help="A workload such as gemm:512x512x512, or a file: ONNX, .py, .json.",
+        help="A workload such as gemm:512x512x512, an ONNX file, or a file of kernels: .py, .json.",
         show_default=False,
     ),
 ]

@@ -17,16 +17,20 @@ _SOURCE, _BUDGET, _TARGET, _STRATEGY, _OUTPUT = "Source", "Budget", "Device", "S
 
 def transfer(
     model: Annotated[
-        Path, typer.Argument(help="The ONNX file, or a workload such as gemm:512x512x512.", show_default=False)
+        Path,
+        typer.Argument(
+            help="The ONNX file, a workload such as gemm:512x512x512, or a file of kernels: .py, .json.",
+            show_default=False,
+        ),
     ],
     source: Annotated[
         str,
         typer.Option(
             "--from",
             rich_help_panel=_SOURCE,
-            metavar="MODEL|FILE|FOLDER|library|best",
-            help="A model that was tuned, a library file, a MetaSchedule database, all of the library, or the best "
-            "of its models for this one.",
+            metavar="SOURCE",
+            help="library (all of it), best (of its models for this one), the name of a model that was tuned, a "
+            "library file, or the folder of a MetaSchedule database.",
         ),
     ] = "library",
     choose_by: Annotated[
@@ -63,7 +67,9 @@ def transfer(
     seed: Annotated[int, typer.Option(min=0, rich_help_panel=_BUDGET, help="Seed of random inputs.")] = 0,
     out: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=_OUTPUT, help="Folder for the result.", show_default="tuned/MODEL"),
+        typer.Option(
+            rich_help_panel=_OUTPUT, metavar="FOLDER", help="Folder for the result.", show_default="tuned/MODEL"
+        ),
     ] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="Shape of an input, x=1x3x224x224; may be repeated.")

@@ -29,11 +29,16 @@ def tune(
     context: typer.Context,
     model: Annotated[
         Path | None,
-        typer.Argument(help="The ONNX file, or a workload such as gemm:512x512x512.", show_default=False),
+        typer.Argument(
+            help="The ONNX file, a workload such as gemm:512x512x512, or a file of kernels: .py, .json.",
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=_OUTPUT, help="Folder for the result.", show_default="tuned/MODEL"),
+        typer.Option(
+            rich_help_panel=_OUTPUT, metavar="FOLDER", help="Folder for the result.", show_default="tuned/MODEL"
+        ),
     ] = None,
     shape: Annotated[
         list[str] | None, typer.Option(help="Shape of an input, x=1x3x224x224; may be repeated.")

@@ -1,4 +1,4 @@
-"""`prune-engine verify ARTEFACT`: are the kept kernels still legal, correct and as fast as they were?"""
+"""`prune-engine verify FOLDER`: are the kept kernels still legal, correct and as fast as they were?"""
 
 from __future__ import annotations
 
@@ -23,10 +23,13 @@ _N_CHANGES = 20
 
 def verify(
     artifact: Annotated[
-        Path, typer.Argument(metavar="ARTEFACT", help="Folder that `tune` wrote.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="Folder of a result, which `prune-engine tune` wrote.", show_default=False
+        ),
     ],
     profile: Annotated[
-        str, typer.Option(help="Hardware profile to hold it against: auto, a name, or YAML.")
+        str, typer.Option(help="Hardware profile to hold it against: auto, a name, or a YAML file.")
     ] = "auto",
     measure: Annotated[
         bool, typer.Option("--measure/--no-measure", help="Build, run and time; else rules and compiler only.")

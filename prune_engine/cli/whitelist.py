@@ -84,7 +84,10 @@ def add(
     folder: Annotated[
         Path | None,
         typer.Option(
-            "--from", help="Folder that `tune` wrote, or a MetaSchedule database.", show_default="the store"
+            "--from",
+            metavar="FOLDER",
+            help="Folder of a result, or a MetaSchedule database.",
+            show_default="the store",
         ),
     ] = None,
     kernel: Annotated[
