@@ -119,12 +119,12 @@ def _check_pack(name: str) -> None:
     from prune_engine.hardware.pack_project import import_name
 
     package = import_name(name)
-    if not _DISTRIBUTION.fullmatch(name) or keyword.iskeyword(package):
+    if not _DISTRIBUTION.fullmatch(name) or len(name) > _MAX_NAME or keyword.iskeyword(package):
         raise ConfigError(
             "no name for a pack",
             who="--pack",
             got=repr(name),
-            expected="letters, digits, '.', '_', '-', beginning with a letter",
+            expected=f"letters, digits, '.', '_', '-', beginning with a letter, {_MAX_NAME} characters in all",
             remedy="Write it as in acme-profiles.",
         )
     if package in sys.stdlib_module_names or importlib.util.find_spec(package) is not None:

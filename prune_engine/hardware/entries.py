@@ -26,8 +26,9 @@ class ProfileEntry:
 
 
 def yaml_files(folder: Path) -> list[Path]:
-    """The files of a folder that may be profiles, in order."""
-    return sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])
+    """The files of a folder that may be profiles, in order. A pipe is none: nobody may ever write into it."""
+    found = [*folder.glob("*.yaml"), *folder.glob("*.yml")]
+    return sorted(file for file in found if not file.is_fifo())
 
 
 def entries_at(path: Path, layer: str) -> Iterator[ProfileEntry]:

@@ -10,6 +10,7 @@ import importlib.util
 import re
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -23,6 +24,8 @@ from prune_engine.hardware.loader import MAX_BYTES, profile_from_bytes
 ENTRY_POINT_GROUP = "prune_engine.hardware_profiles"
 _PACKAGE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _ENTRY_POINT_LINE = f'[project.entry-points."{ENTRY_POINT_GROUP}"]'
+#: What a damaged, encrypted or unknown kind of archive raises when it is read.
+_ARCHIVE_ERRORS = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +87,47 @@ def ships_yaml(folder: Path, package: str) -> bool:
     if not backend.startswith("setuptools") or (folder / "MANIFEST.in").is_file():
         return True
     data = _table(content, "tool", "setuptools", "package-data")
-    patterns = [pattern for key in ("*", package) for pattern in data.get(key, ())]
-    return any(PurePosixPath("x.yaml").match(str(pattern)) for pattern in patterns)
+    listed = [data.get(key) for key in ("*", package)]
+    patterns = [pattern for one in listed if isinstance(one, list) for pattern in one]
+    return any(PurePosixPath("x.yaml").match(str(pattern)) for pattern in patterns if pattern)
 
 
 def packs_of_wheel(wheel: Path) -> Iterator[Pack]:
     """The packs in a wheel. Raises ProfileError for what is no wheel or has none."""
     try:
         with zipfile.ZipFile(wheel) as archive:
-            yield from _packs_of_archive(archive, wheel)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise ProfileError(
-            f"cannot be read: {error}", who=str(wheel), expected="a wheel", remedy="Build it anew."
-        ) from error
+            points = _entry_points(archive, wheel)
+            yield from _packs_of_archive(archive, points, wheel)
+    except _ARCHIVE_ERRORS as error:
+        raise _unreadable(wheel, error) from error
 
 
-def _packs_of_archive(archive: zipfile.ZipFile, wheel: Path) -> Iterator[Pack]:
-    names = archive.namelist()
-    described = next((n for n in names if re.fullmatch(r"[^/]+\.dist-info/entry_points\.txt", n)), None)
+def _entry_points(archive: zipfile.ZipFile, wheel: Path) -> configparser.ConfigParser:
+    """What the wheel's ``entry_points.txt`` says; nothing where there is none. Raises ProfileError."""
+    pattern = r"[^/]+\.dist-info/entry_points\.txt"
+    described = next((n for n in archive.namelist() if re.fullmatch(pattern, n)), None)
     points = configparser.ConfigParser(delimiters=("=",), interpolation=None)
     points.optionxform = str  # type: ignore[assignment,method-assign]  # names keep their case
-    if described:
-        points.read_string(archive.read(described).decode("utf-8", "replace"), described)
+    if described is None:
+        return points
+    with archive.open(described) as file:
+        text = file.read(MAX_BYTES + 1)
+    try:
+        if len(text) > MAX_BYTES:
+            raise ValueError(f"more than {MAX_BYTES} bytes")
+        points.read_string(text.decode("utf-8"), described)
+    except (configparser.Error, ValueError) as error:
+        raise ProfileError(
+            f"cannot be read: {' '.join(str(error).split())}",
+            who=f"{wheel}/{described}",
+            expected=f'a section [{ENTRY_POINT_GROUP}] with lines such as "acme = acme_pack"',
+            remedy="Build the wheel anew.",
+        ) from error
+    return points
+
+
+def _packs_of_archive(archive: zipfile.ZipFile, points: configparser.ConfigParser, wheel: Path) -> Iterator[Pack]:
+    names = archive.namelist()
     if not points.has_section(ENTRY_POINT_GROUP):
         raise ProfileError(
             "the wheel holds no pack",
@@ -114,9 +136,14 @@ def _packs_of_archive(archive: zipfile.ZipFile, wheel: Path) -> Iterator[Pack]:
             remedy=f"Add {_ENTRY_POINT_LINE} to its pyproject.toml.",
         )
     for name, package in points.items(ENTRY_POINT_GROUP):
-        folder = package.replace(".", "/")
+        layer = f"pack {name}"
+        try:
+            folder = "/".join(_parts(package))
+        except ProfileError as error:
+            yield Pack(name, package, str(wheel), (ProfileEntry(name, layer, str(wheel), None, error),))
+            continue
         files = [n for n in names if re.fullmatch(rf"{re.escape(folder)}/[^/]+\.ya?ml", n)]
-        entries = tuple(_entry_in(archive, file, wheel, f"pack {name}") for file in sorted(files))
+        entries = tuple(_entry_in(archive, file, wheel, layer) for file in sorted(files))
         yield Pack(name, package, str(wheel), entries or (_nothing(name, package, str(wheel)),))
 
 
@@ -125,9 +152,15 @@ def _entry_in(archive: zipfile.ZipFile, member: str, wheel: Path, layer: str) ->
     try:
         with archive.open(member) as file:
             profile = profile_from_bytes(file.read(MAX_BYTES + 1), origin)
+    except _ARCHIVE_ERRORS as damage:
+        return ProfileEntry(PurePosixPath(member).stem, layer, origin, None, _unreadable(Path(origin), damage))
     except ProfileError as error:
         return ProfileEntry(PurePosixPath(member).stem, layer, origin, None, error)
     return ProfileEntry(profile.name, layer, origin, profile)
+
+
+def _unreadable(place: Path, error: Exception) -> ProfileError:
+    return ProfileError(f"cannot be read: {error}", who=str(place), expected="a wheel", remedy="Build it anew.")
 
 
 def _nothing(name: str, package: str, origin: str) -> ProfileEntry:

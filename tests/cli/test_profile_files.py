@@ -78,6 +78,7 @@ class TestNew:
             (["acme/x1", "--like", "nothing"], "unknown hardware profile; got 'nothing'"),
             (["acme/x1", "--kind", "cpu", "--pack", "../x"], "no name for a pack; got '../x'"),
             (["acme/x1", "--kind", "cpu", "--pack", "class"], "no name for a pack; got 'class'"),
+            (["acme/x1", "--kind", "cpu", "--pack", "x" * 300], "no name for a pack; got 'xxx"),
             (["acme/x1", "--kind", "cpu", "--pack", "json"], "a package json is installed already"),
             (["acme/x1", "--kind", "cpu", "--pack", "prune-engine"], "a package prune_engine is installed already"),
         ],

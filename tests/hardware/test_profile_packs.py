@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 import zipfile
 from pathlib import Path
@@ -10,6 +12,8 @@ import pytest
 
 from prune_engine.errors import ProfileError
 from prune_engine.hardware import BrokenProfileWarning, ProfileRegistry, load_profile
+from prune_engine.hardware.entries import yaml_files
+from prune_engine.hardware.loader import MAX_BYTES
 from prune_engine.hardware.pack_project import import_name, pack_project
 from prune_engine.hardware.packs import (
     ENTRY_POINT_GROUP,
@@ -215,6 +219,8 @@ class TestProject:
             ('"*" = ["*.yaml"]', '"acme_npu_pack" = ["acme-*.yaml", "*.y*ml"]', True),
             ('"*" = ["*.yaml"]', '"other" = ["*.yaml"]', False),
             ("setuptools.build_meta", "hatchling.build", True),
+            ('["*.yaml"]', '[""]', False),
+            ('["*.yaml"]', "3", False),
         ],
     )
     def test_yaml_that_is_not_packaged(self, project: Path, old: str, new: str, does: bool) -> None:
@@ -250,6 +256,11 @@ class TestWheel:
             ({}, None, "the wheel holds no pack"),
             ({}, "[console_scripts]\na = b\n", "the wheel holds no pack"),
             ({"acme_pack/__init__.py": ""}, f"[{ENTRY_POINT_GROUP}]\nacme = acme_pack\n", "holds no YAML file"),
+            ({}, f"[{ENTRY_POINT_GROUP}]\nacme = acme_pack:data\n", "names a package; got 'acme_pack:data'"),
+            ({}, "acme = acme_pack\n", r"entry_points\.txt: cannot be read: .*no section headers"),
+            ({}, f"[{ENTRY_POINT_GROUP}]\nacme\n", r"entry_points\.txt: cannot be read: .*'acme"),
+            ({}, f"[{ENTRY_POINT_GROUP}]\nacme = a\nacme = b\n", "cannot be read: .*already exists"),
+            ({}, "#" * (MAX_BYTES + 1), "entry_points.txt: cannot be read: more than 1048576 bytes"),
         ],
     )
     def test_what_is_no_pack(self, tmp_path: Path, files: dict[str, str], points: str | None, problem: str) -> None:
@@ -261,6 +272,47 @@ class TestWheel:
         path.write_text("not a zip file")
         with pytest.raises(ProfileError, match=r"x\.whl: cannot be read: .*; expected a wheel"):
             list(packs_of_wheel(path))
+
+    @pytest.mark.parametrize(
+        ("offset", "local_offset", "value", "problem"),
+        [(8, 6, 1, "encrypted"), (10, 8, 97, "compression method is not supported")],
+    )
+    def test_wheel_of_another_kind(
+        self, tmp_path: Path, offset: int, local_offset: int, value: int, problem: str
+    ) -> None:
+        """Flags and method of each member, in the directory of the archive and in front of the member."""
+        path = self.wheel(tmp_path, ten_files(), f"[{ENTRY_POINT_GROUP}]\nacme = acme_pack\n")
+        content = bytearray(path.read_bytes())
+        for start, place in ((b"PK\x01\x02", offset), (b"PK\x03\x04", local_offset)):
+            for match in re.finditer(re.escape(start), bytes(content)):
+                content[match.start() + place] = value
+        path.write_bytes(content)
+        with pytest.raises(ProfileError, match=rf"\.whl: cannot be read: .*{problem}"):
+            list(packs_of_wheel(path))
+
+    def test_damaged_member_costs_that_one(self, tmp_path: Path) -> None:
+        path = tmp_path / "acme_pack-1.0-py3-none-any.whl"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(
+                "acme_pack-1.0.dist-info/entry_points.txt", f"[{ENTRY_POINT_GROUP}]\nacme = acme_pack\n"
+            )
+            for name, text in ten_files().items():
+                archive.writestr(name, text)
+            start = archive.getinfo("acme_pack/acme-npu3.yaml").header_offset + 60
+        content = bytearray(path.read_bytes())
+        content[start : start + 30] = b"\xff" * 30
+        path.write_bytes(content)
+        entries = of_acme(packs_of_wheel(path)).entries
+        assert sum(entry.profile is not None for entry in entries) == N_FILES - 2  # one of the ten is no YAML
+        (damaged,) = (entry for entry in entries if entry.name == "acme-npu3")
+        assert "acme-npu3.yaml: cannot be read" in str(damaged.error)
+
+
+def test_pipe_in_a_folder_is_no_profile(tmp_path: Path) -> None:
+    """Nobody may ever write into it, and whoever opens it waits."""
+    os.mkfifo(tmp_path / "pipe.yaml")
+    (tmp_path / "npu1.yaml").write_text(NPU1)
+    assert [file.name for file in yaml_files(tmp_path)] == ["npu1.yaml"]
 
 
 def test_packs_of_this_environment_can_be_used() -> None:
