@@ -31,8 +31,35 @@ CORE_EXCEPTIONS = {
     # Rank correlation with ties; imported when a ranking is judged.
     "prune_engine/ranking.py": {"scipy"},
 }
+#: What each outer package may import of the others; layers point down.
+MAY_IMPORT: dict[str, set[str]] = {
+    "store": set(),
+    "report": {"store"},
+    "metaschedule": {"store"},
+    "ffi": {"metaschedule"},
+    "testing": {"store"},
+    "api": {"store", "report", "metaschedule"},
+    "cli": {"store", "report", "metaschedule", "api", "testing"},
+}
+#: What points up nevertheless, each with its reason; take out what is gone.
+UPWARD = {
+    # Errors call options as their caller does: these names are data, and nothing else comes along.
+    ("prune_engine/metaschedule/embedded_device.py", "prune_engine.api.option_names"),
+    # A plugin's verbs are added to the command line as it is.
+    ("prune_engine/testing/plugin_contract.py", "prune_engine.cli.app"),
+    # progress=True shows what the command shows.
+    ("prune_engine/api/progress.py", "prune_engine.cli.sessions"),
+    # The functions read values, write files and find tasks as the commands of their names do.
+    ("prune_engine/api/requests.py", "prune_engine.cli.options"),
+    ("prune_engine/api/results.py", "prune_engine.cli.explain_tasks"),
+    ("prune_engine/api/results.py", "prune_engine.cli.output_file"),
+    ("prune_engine/api/tuning.py", "prune_engine.cli.results"),
+    ("prune_engine/api/tuning.py", "prune_engine.cli.sessions"),
+}
 PLUGIN_LIBRARIES = {"numpy"}
 OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tuner": {"kernel_tuner"}}
+#: What no plugin may lean on: the engine's own works, and what stands above it.
+INNER = ("metaschedule", "cli", "engine", "plugins", "api", "ffi", "report")
 #: Library -> the only folders that import it.
 KEPT_IN = {
     "tvm": ("prune_engine/metaschedule/",),
@@ -133,13 +160,21 @@ def core_breaks(item: Import) -> bool:
     return item.top not in allowed
 
 
+def outer_breaks(item: Import) -> bool:
+    """Whether an import leads from one outer package into another that it must not know."""
+    package = Path(item.file).parts[1]
+    forbidden = tuple(f"prune_engine.{other}" for other in OUTER if other not in {package, *MAY_IMPORT[package]})
+    full = {item.module, *(f"{item.module}.{name}" for name in item.names)}
+    return any(is_within(module, forbidden) for module in full)
+
+
 def plugin_breaks(item: Import) -> bool:
     """Whether an import is one that a first-party plugin must not have: private names, adapters, strangers."""
     plugin = Path(item.file).parts[1]
     if item.top == "prune_engine":
         words = [*item.module.split("."), *item.names]
         hidden = any(word.startswith("_") and not word.startswith("__") for word in words)
-        inner = ("prune_engine.metaschedule", "prune_engine.cli", "prune_engine.engine", "prune_engine.plugins")
+        inner = tuple(f"prune_engine.{name}" for name in INNER)
         full = {item.module, *(f"{item.module}.{name}" for name in item.names)}
         return hidden or any(is_within(m, inner) for m in full)
     allowed = PLUGIN_LIBRARIES | OWN_LIBRARIES.get(plugin, set()) | {plugin} | set(sys.stdlib_module_names)
@@ -153,6 +188,20 @@ def test_there_is_something_to_read() -> None:
 
 def test_core_imports_itself_and_few_libraries() -> None:
     assert [str(i) for i in PRODUCT if is_core(i.file) and core_breaks(i)] == []
+
+
+def test_outer_packages_point_down() -> None:
+    outer = [i for i in PRODUCT if i.file.startswith("prune_engine/") and not is_core(i.file)]
+    strays = [i for i in outer if outer_breaks(i)]
+    assert [str(i) for i in strays if (i.file, i.module) not in UPWARD] == []
+    assert {(i.file, i.module) for i in strays} == UPWARD
+
+
+def test_every_outer_package_has_its_place() -> None:
+    """A new package is core until it is placed; then it must be said what it may import."""
+    assert set(MAY_IMPORT) == set(OUTER)
+    folders = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
+    assert folders - set(OUTER) == {"hardware", "schemas", "symbols"}
 
 
 def test_plugins_import_public_names_only() -> None:
@@ -189,8 +238,12 @@ BAD = [
     ("plugins/prune_engine_x/a.py", "from prune_engine._registrations import RETURNS", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "from prune_engine.space import _divisors", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "from prune_engine import metaschedule", plugin_breaks),
+    ("plugins/prune_engine_x/a.py", "from prune_engine.api.tuning import tune", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "import lightgbm", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "import prune_engine_lightgbm", plugin_breaks),
+    ("prune_engine/metaschedule/x.py", "from prune_engine.cli import tables", outer_breaks),
+    ("prune_engine/ffi/x.py", "from prune_engine.api.tuning import tune", outer_breaks),
+    ("prune_engine/store/x.py", "from ..report import writing", outer_breaks),
 ]
 GOOD = [
     ("prune_engine/x.py", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import typer", core_breaks),
@@ -199,6 +252,8 @@ GOOD = [
     ("plugins/prune_engine_x/a.py", "from prune_engine.space import DesignSpace", plugin_breaks),
     ("plugins/prune_engine_lightgbm/a.py", "import lightgbm", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "from prune_engine_x.b import c", plugin_breaks),
+    ("prune_engine/api/x.py", "from prune_engine.report.writing import make_report", outer_breaks),
+    ("prune_engine/cli/x.py", "from prune_engine.api.requests import model_request", outer_breaks),
 ]
 
 
