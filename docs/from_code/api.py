@@ -9,7 +9,7 @@ from collections.abc import Mapping
 PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "programs": (
         "For programs",
-        "What `import prune_engine` offers: see the guide.",
+        "What `import prune_engine` offers. [The guide](../../guides/python.md) shows it at work.",
         ("prune_engine",),
     ),
     "plugins": (
@@ -45,7 +45,7 @@ PAGES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     ),
     "metaschedule": (
         "In MetaSchedule",
-        "Drop-ins for those who tune with TVM's own code: see the guide.",
+        "Drop-ins for those who tune with TVM's own code. [The guide](../../guides/tvm.md) shows them at work.",
         ("prune_engine.metaschedule",),
     ),
     "errors": (
