@@ -22,7 +22,8 @@ def explain_verdicts(task: TuningTask, verdicts: Sequence[Verdict]) -> list[str]
 def explain_measurement(stored: StoredCandidate) -> str:
     """How a candidate ran, or why it did not."""
     measurement = stored.measurement
-    where = f"on {measurement.device_name}, {measurement.n_threads} threads"
+    n_threads = measurement.n_threads
+    where = f"on {measurement.device_name}, {n_threads} thread{'' if n_threads == 1 else 's'}"
     if measurement.error is not None:
         return f"It could not be measured {where}: {measurement.error.kind.value}, {measurement.error.message}."
     assert measurement.latency_secs is not None

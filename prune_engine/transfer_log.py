@@ -63,7 +63,7 @@ class TransferReport:
 
     ``n_sources`` counts the entries looked at by how they match. ``best_secs`` is the best transferred schedule's
     latency, None if none ran; ``source`` and ``policy`` say where it, or the one that ships unmeasured, comes from
-    (``model, kernel``). ``goal_secs`` is what the kernel
+    (``model, kernel``; one name for a kernel tuned by itself). ``goal_secs`` is what the kernel
     takes at the library's own efficiency. ``n_saved`` is how many measurements the source's search took beyond
     what was measured here, 0 unless that ended the search.
     """
@@ -128,7 +128,10 @@ class TransferLog:
     def source_of(self, seed: Seed) -> str:
         """Where a seed comes from, for people."""
         entry = self.entries.get(seed.source)
-        return f"{entry.model}, {entry.task_name}" if entry else seed.source
+        if entry is None:
+            return seed.source
+        # A kernel that was tuned by itself has one name.
+        return entry.model if entry.model == entry.task_name else f"{entry.model}, {entry.task_name}"
 
     def report(self, label: str, flop_count: int, n_trials: int) -> TransferReport | None:
         """The task's transfers in numbers; None if none was asked."""

@@ -122,7 +122,7 @@ def candidate_named(wanted: str, known: Sequence[str]) -> str:
         got=repr(wanted),
         expected=f"best, worst, or an id such as {listed}"
         if listed
-        else f"best, worst, or one of {len(known):,} ids",
+        else f"best, worst, or one of {len(known):,} ids, of which {_MIN_LETTERS} letters are enough",
         remedy=None if found else "What became of one that fell earlier is told by --why-not with its decisions.",
     )
 

@@ -141,7 +141,7 @@ def _print(record: Mapping[str, Any], named: Mapping[str, Any]) -> None:
     console.print(
         f"{record['model']}: median {record['median_secs'] * 1e3:.3f} ms over {record['n_calls']} calls "
         f"(min {record['min_secs'] * 1e3:.3f}, max {record['max_secs'] * 1e3:.3f}), "
-        f"{record['n_threads']} threads",
+        f"{record['n_threads']} thread{'' if record['n_threads'] == 1 else 's'}",
     )
     table = Table("output", "shape", "dtype", "min", "max", "mean", box=None, pad_edge=False)
     for name, array in named.items():

@@ -108,7 +108,7 @@ def _open_error(model: Any, still_open: list[OpenDimension], path: Path) -> Mode
     )
     symbols = " ".join(f"--dim {name}=N" for name in dict.fromkeys(d.symbol for d in still_open) if name)
     return ModelImportError(
-        f"{len(still_open)} dimensions are left open: {listing}",
+        f"{len(still_open)} {'dimension is' if len(still_open) == 1 else 'dimensions are'} left open: {listing}",
         who=str(path),
         got=f"inputs {describe_inputs(model)}",
         expected="a number for every dimension",
