@@ -275,6 +275,14 @@ def test_the_checks_pass_a_good_import(file, source, breaks) -> None:
         ("import prune_engine.plugins, prune_engine.engine", ("tvm", "lightgbm", "sqlalchemy", "pytest")),
         ("import prune_engine.testing", ("tvm", "pytest", "sqlalchemy")),
         ("import prune_engine.cli", ("tvm", "lightgbm", "onnx", "onnxruntime", "sqlalchemy")),
+        ("import prune_engine.pruner", ("tvm", "lightgbm", "sqlalchemy", "typer", "rich")),
+        (
+            "import prune_engine.api.tuning, prune_engine.api.search, prune_engine.api.results",
+            ("tvm", "lightgbm", "onnx", "onnxruntime", "sqlalchemy", "typer", "rich"),
+        ),
+        ("import prune_engine.ffi", ("tvm", "lightgbm", "sqlalchemy", "typer")),
+        ("import prune_engine_triton", ("triton", "torch", "tvm")),
+        ("import prune_engine_kernel_tuner", ("kernel_tuner", "tvm")),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
