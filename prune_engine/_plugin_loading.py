@@ -12,7 +12,7 @@ from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from prune_engine.errors import ConfigError
+from prune_engine.errors import ConfigError, PluginContractError
 
 ENTRY_POINT_GROUP = "prune_engine.plugins"
 #: The distribution of the plugins that come with the engine.
@@ -66,8 +66,12 @@ def missing_dependency(source: PluginSource, error: BaseException) -> str | None
 def describe(error: BaseException) -> str:
     """One line: type, message and the innermost place."""
     text = " ".join(str(error).split())
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    # What is no Exception was wrapped where the plugin was called; it is the plugin's place that helps.
+    raised = error.__cause__ if isinstance(error, PluginContractError) and error.__cause__ else error
+    frames = traceback.extract_tb(raised.__traceback__)
+    # A file that cannot be compiled has no frame of its own: the text names it.
+    is_place = bool(frames) and not (isinstance(error, SyntaxError) and "<frozen" in frames[-1].filename)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if is_place else ""
     return f"{type(error).__name__}: {text}{place}" if text else f"{type(error).__name__}{place}"
 
 

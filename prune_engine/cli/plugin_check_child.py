@@ -7,6 +7,7 @@ which grows by a line for each event, and an empty folder.
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from prune_engine._plugin_loading import (
 )
 from prune_engine.cli.plugin_check_targets import CheckTarget
 from prune_engine.config import EngineConfig
+from prune_engine.errors import PluginError, PluginTimeoutError
 from prune_engine.plugin_versions import requirement_misfit, says_for_which
 from prune_engine.plugins import PluginHost, PluginStatus
 from prune_engine.symbols.table import SymbolDef
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from prune_engine.testing.run_contract import Tell
 
 LOADS, VERSIONS, NAME = "loads", "says_which_versions_it_is_for", "its_name_is_not_taken"
+REGISTERS, FORKS = "registers_something", "ends_the_processes_it_forks"
 _VERSIONS_TEXT = "a requirement such as prune-engine>=0.1,<1, or PRUNE_ENGINE_API = 1 in the module"
 
 
@@ -40,33 +43,63 @@ def main(request_file: str, events_file: str, folder: str) -> None:
     request = json.loads(Path(request_file).read_text(encoding="utf-8"))
     target = CheckTarget.of_json(request["target"])
     sys.path[:0] = target.paths
+    config, own_process = _config(request["limit_secs"]), os.getpid()
     with Path(events_file).open("a", encoding="utf-8") as events:
 
-        def tell(event: Mapping[str, object]) -> None:
+        def write(event: Mapping[str, object]) -> None:
             events.write(json.dumps(event) + "\n")
             events.flush()
 
-        plugin = _loaded(target, tell)
+        def leave_if_forked() -> None:
+            if os.getpid() != own_process:
+                write(_case_of_fork(target))
+                os._exit(0)
+
+        def tell(event: Mapping[str, object]) -> None:
+            leave_if_forked()  # it came out of the plugin, and would check all the rest, too
+            write(event)
+
+        if hasattr(os, "register_at_fork"):  # each call would double the processes
+            os.register_at_fork(before=leave_if_forked)
+
+        plugin = _loaded(target, config, tell)
         if plugin is not None:
             _check(plugin, target, folder, request["done"], tell)
         tell({"event": "end"})
 
 
-def _loaded(target: CheckTarget, tell: Tell) -> object | None:
+def _config(limit_secs: float) -> EngineConfig:
+    """Hooks may take no longer than a check."""
+    usual = EngineConfig().hook_limit_secs
+    return EngineConfig.of(hook_limit_secs=min(limit_secs, usual) if usual else limit_secs)
+
+
+def _case(
+    target: CheckTarget, check: str, status: str, got: str = "", expected: str = "", remedy: str = ""
+) -> dict[str, object]:
+    who = f"plugin {target.name}"
+    case = {"event": "case", "id": check, "subject": target.name, "kind": "plugin", "check": check, "case": ""}
+    return {**case, "status": status, "who": who, "got": got, "expected": expected, "remedy": remedy}
+
+
+def _case_of_fork(target: CheckTarget) -> dict[str, object]:
+    got = "a process that it forked came out of it, and went on in the engine"
+    remedy = "End it where its work is done, by os._exit; or use concurrent.futures."
+    return _case(target, FORKS, "failed", got, "one process that returns", remedy)
+
+
+def _loaded(target: CheckTarget, config: EngineConfig, tell: Tell) -> object | None:
     """The plugin, if it can be had; what is wrong with it is told."""
     source = _source(target)
 
     def row(check: str, status: str, got: str = "", expected: str = "", remedy: str = "") -> None:
-        who = f"plugin {target.name}"
-        case = {"event": "case", "id": check, "subject": target.name, "kind": "plugin", "check": check, "case": ""}
-        tell({**case, "status": status, "who": who, "got": got, "expected": expected, "remedy": remedy})
+        tell(_case(target, check, status, got, expected, remedy))
 
     tell({"event": "start", "id": LOADS})
     misfit = requirement_misfit(target.distribution, target.requires)
     if misfit:
         row(VERSIONS, "failed", misfit, "made for this prune-engine", "Correct the requirement, or the plugin.")
         return None
-    config = EngineConfig()
     try:
         plugin = call_guard.call(f"plugin {target.name!r}", config.hook_limit_secs, source.load)
     except (Exception, SystemExit) as error:  # noqa: BLE001  # the plugin boundary: told, not swallowed
@@ -91,8 +124,31 @@ def _loaded(target: CheckTarget, tell: Tell) -> object | None:
         row(NAME, "failed", got, "the name of no other installed plugin", "Rename yours, or uninstall the other.")
     else:
         row(NAME, "passed")
-    _tell_of_names(host, target, tell)
+    from prune_engine.testing.plugin_contract import STRATEGY_HOOKS
+
+    tell({"event": "start", "id": "hooks"})
+    names = _tell_of_names(host, target, tell)
+    hanging = _hanging_hook(plugin, target.name, config) if host.failed else None
+    if hanging:  # each check would wait for it
+        row(REGISTERS, "failed", hanging, "hooks that return at once", "Look for a loop without an end.")
+        return None
+    (record,) = host.records
+    if not host.failed and not names and set(record.hooks) <= set(STRATEGY_HOOKS):
+        row(REGISTERS, "warning", "none of its hooks returned anything", "a strategy", "Return a list of objects.")
     return plugin
+
+
+def _hanging_hook(plugin: object, name: str, config: EngineConfig) -> str | None:
+    """What is said of a hook that does not return, if one does not."""
+    from prune_engine.testing.plugin_contract import strategies_of
+
+    host = PluginHost(config.model_copy(update={"strict": True}))
+    host.register(plugin, name)
+    try:
+        list(strategies_of(host))
+    except PluginError as error:
+        return str(error.__cause__) if isinstance(error.__cause__, PluginTimeoutError) else None
+    return None
 
 
 def _check(plugin: object, target: CheckTarget, folder: str, done: list[str], tell: Tell) -> None:
@@ -109,12 +165,13 @@ def _check(plugin: object, target: CheckTarget, folder: str, done: list[str], te
     run_contracts(classes, Path(folder), done, tell)
 
 
-def _tell_of_names(host: PluginHost, target: CheckTarget, tell: Tell) -> None:
+def _tell_of_names(host: PluginHost, target: CheckTarget, tell: Tell) -> list[str]:
     from prune_engine.testing.plugin_contract import strategies_of
 
     (record,) = host.records
     names = [name for name, _ in strategies_of(host)]
     tell({"event": "plugin", "name": target.name, "hooks": list(record.hooks), "strategies": names})
+    return names
 
 
 def _is_it(source: PluginSource, target: CheckTarget) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from prune_engine.cli.plugin_check_targets import CheckTarget
 
@@ -25,7 +25,9 @@ _POLL_SECS = 0.1
 #: Loading the compiler and making spaces is no check, and takes seconds.
 _MIN_PREPARE_SECS = 120.0
 _CHILD = "prune_engine.cli.plugin_check_child"
-_NOT_CASES = ("loads", "spaces")
+_NOT_CASES = ("loads", "hooks", "spaces")
+#: What pytest prints of cases, which tells nothing.
+_DOTS = re.compile(r"[.FEsxX]+(\s*\[\s*\d+%\])?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +99,14 @@ def _one_process(
     target: CheckTarget, limit_secs: float, done: Sequence[str]
 ) -> tuple[list[dict[str, Any]], str | None]:
     """What a process told, and how it ended if not as it should: by our hand, or by its own."""
-    with tempfile.TemporaryDirectory(prefix="prune-engine-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix="prune-engine-check-", ignore_cleanup_errors=True) as folder:
         request, events, log = (Path(folder) / name for name in ("request.json", "events.jsonl", "log"))
         work = Path(folder) / "work"
         work.mkdir()
-        request.write_text(json.dumps({"target": target.as_json(), "done": list(done)}), encoding="utf-8")
-        events.touch()
-        with log.open("wb") as output:
+        asked = {"target": target.as_json(), "done": list(done), "limit_secs": limit_secs}
+        request.write_text(json.dumps(asked), encoding="utf-8")
+        # Open from before the plugin runs: it may delete files, also these.
+        with log.open("w+b") as output, events.open("w+b") as told_here:
             process = subprocess.Popen(
                 [sys.executable, "-m", _CHILD, str(request), str(events), str(work)],
                 cwd=work,  # Python looks there first: no file of the user's folder takes a module's place
@@ -114,21 +117,31 @@ def _one_process(
                 start_new_session=True,  # so that what it starts ends with it
             )
             try:
-                ending = _watched(process, events, limit_secs)
+                ending = _watched(process, told_here, limit_secs)
             finally:
                 _end(process)
-        told = [json.loads(line) for line in events.read_text(encoding="utf-8").splitlines()]
-        if ending is None and not (told and told[-1]["event"] == "end"):
-            ending = f"the process ended{_how(process.returncode)}{_last_words(log)}"
+            told = _told(told_here)
+            if ending is None and not (told and told[-1]["event"] == "end"):
+                ending = f"the process ended{_how(process.returncode)}{_last_words(output)}"
         return told, ending
 
 
-def _watched(process: subprocess.Popen[bytes], events: Path, limit_secs: float) -> str | None:
+def _told(events: BinaryIO) -> list[dict[str, Any]]:
+    """The events so far. A line that was cut off when the process ended, or is not ours, tells nothing."""
+    events.seek(0)
+    told = []
+    for line in events.read().splitlines():
+        with suppress(ValueError):
+            told.append(json.loads(line))
+    return [event for event in told if isinstance(event, dict) and "event" in event]
+
+
+def _watched(process: subprocess.Popen[bytes], events: BinaryIO, limit_secs: float) -> str | None:
     """Wait for the end; None if the process ended by itself."""
     size, since = 0, time.monotonic()
     while process.poll() is None:
         time.sleep(_POLL_SECS)
-        now = events.stat().st_size
+        now = os.fstat(events.fileno()).st_size
         if now != size:
             size, since = now, time.monotonic()
         limit = limit_secs if _is_in_case(events) else max(limit_secs, _MIN_PREPARE_SECS)
@@ -137,12 +150,9 @@ def _watched(process: subprocess.Popen[bytes], events: Path, limit_secs: float) 
     return None
 
 
-def _is_in_case(events: Path) -> bool:
-    lines = events.read_text(encoding="utf-8").splitlines()
-    if not lines or not lines[-1].endswith("}"):
-        return False
-    last = json.loads(lines[-1])
-    return bool(last["event"] == "start" and last["id"] != "spaces")
+def _is_in_case(events: BinaryIO) -> bool:
+    told = _told(events)
+    return bool(told and told[-1]["event"] == "start" and told[-1]["id"] != "spaces")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -166,10 +176,10 @@ def _how(code: int) -> str:
     return f" with code {code}"
 
 
-def _last_words(log: Path) -> str:
-    lines = [
-        line.strip() for line in log.read_bytes()[-4000:].decode(errors="replace").splitlines() if line.strip()
-    ]
+def _last_words(log: BinaryIO) -> str:
+    log.seek(0)
+    text = log.read()[-4000:].decode(errors="replace")
+    lines = [line for one in text.splitlines() if (line := one.strip()) and not _DOTS.fullmatch(line)]
     return f": {lines[-1][:200]}" if lines else ""
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import sys
 import sysconfig
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,12 +146,14 @@ def _count_steps(call: Callable[[], object]) -> dict[tuple[CodeType, int], _Coun
                 count.n_steps += 1
         return trace
 
-    before = sys.gettrace()
+    before, before_in_threads = sys.gettrace(), threading.gettrace()
+    threading.settrace(trace)  # of those that the call starts
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        threading.settrace(before_in_threads)
     return counts
 
 

@@ -69,6 +69,8 @@ class RuleContract:
         check_name(rule)
         assert isinstance(rule.kind, RuleKind), f"kind is {rule.kind!r}, not a RuleKind"
         assert isinstance(rule.order, int), f"order is {rule.order!r}, not an int"
+        is_own = [getattr(getattr(rule, m), "__func__", None) is not getattr(Rule, m) for m in ("mask", "restrict")]
+        assert any(is_own), "it has neither mask nor restrict, and keeps everything: are they misspelt?"
         for path in rule.hardware_basis:
             profile.value(path)
 

@@ -144,6 +144,14 @@ class TestWhatDoesNotLoad:
             "incompatible: made for version 2 of the plugin API, and this prune-engine has 1"
         )
 
+    def test_a_file_that_is_no_program(self, plugin_file: Any) -> None:
+        _, rows = check(plugin_file("def f(:\n"))
+        assert rows["acme", "loads"]["got"] == "SyntaxError: invalid syntax (acme.py, line 1)"
+
+    def test_a_file_that_raises_its_own_kind(self, plugin_file: Any) -> None:
+        _, rows = check(plugin_file("class Odd(BaseException): ...\nraise Odd('planted')\n"))
+        assert rows["acme", "loads"]["got"].endswith("(acme.py:2)")
+
     def test_a_module_without_hooks(self, plugin_file: Any) -> None:
         assert self.only(plugin_file("x = 1\n"), "loads")["got"] == "failed: implements no hook"
 
@@ -211,6 +219,45 @@ class TestWhatIsNoPlugin:
         done = CliRunner().invoke(make_app(), ["plugins", "--strict", "check", "rules"])
         assert isinstance(done.exception, ConfigError)
         assert "--strict: without effect in front of check" in str(done.exception)
+
+
+def test_a_hook_that_never_returns_is_told_once(plugin_file: Any) -> None:
+    """Each check calls the hooks: all of them would hang, one after the other."""
+    source = "from prune_engine.hookspecs import hookimpl\n@hookimpl\ndef register_rules():\n    while True: pass\n"
+    code, rows = check(plugin_file(source), "--limit", "1")
+    assert (code, [key for key, row in rows.items() if row["status"] == "failed"]) == (
+        1,
+        [("acme", "registers_something")],
+    )
+    assert "register_rules: did not return within 1 seconds" in rows["acme", "registers_something"]["got"]
+
+
+def test_a_plugin_that_registers_nothing_is_warned(plugin_file: Any) -> None:
+    source = "from prune_engine.hookspecs import hookimpl\n@hookimpl\ndef register_rules():\n    pass\n"
+    code, rows = check(plugin_file(source))
+    row = rows["acme", "registers_something"]
+    assert (code, row["status"], row["got"]) == (0, "warning", "none of its hooks returned anything")
+
+
+def test_a_plugin_that_deletes_files_is_still_told_of(plugin_file: Any) -> None:
+    """Also those that the checks are told in."""
+    code, rows = check(plugin_file(selector("import shutil; shutil.rmtree(os.path.dirname(os.getcwd()), True)")))
+    row = rows["acme.chosen", "selects_at_most_k_distinct"]
+    assert (code, row["status"]) == (1, "failed")
+    assert row["got"] == "FileNotFoundError: [Errno 2] No such file or directory"  # of the plugin's second time
+
+
+def test_a_process_that_the_plugin_forks_ends_there(plugin_file: Any) -> None:
+    """Each would check all the rest, and fork again."""
+    code, rows = check(plugin_file(selector("os.fork()")))
+    failed = [key for key, row in rows.items() if row["status"] == "failed"]
+    assert (code, failed) == (1, [("acme", "ends_the_processes_it_forks")])
+
+
+def test_dots_of_checks_are_no_last_words(plugin_file: Any) -> None:
+    _, rows = check(plugin_file(selector("os._exit(3)")))
+    row = next(row for row in rows.values() if row["status"] == "failed")
+    assert row["got"] == "the process ended with code 3"
 
 
 def test_what_people_see(plugin_file: Any) -> None:
