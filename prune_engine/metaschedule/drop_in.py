@@ -16,9 +16,11 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.metaschedule._compat import prepare_builder
 from prune_engine.metaschedule.cost_model import PruneEngineCostModel
 from prune_engine.metaschedule.device_targets import DEVICE_PREFIX, profile_of_device
+from prune_engine.metaschedule.record_rows import run_secs_of
 from prune_engine.metaschedule.search import PruneEngineSearch
 from prune_engine.metaschedule.targets import make_target, resolve_target
 
+import tvm  # isort: skip - our modules have prepared TVM
 from tvm.s_tir import meta_schedule as ms  # isort: skip - our modules have prepared TVM
 
 #: The value of ``strategy`` that means `PruneEngineSearch`.
@@ -67,6 +69,7 @@ def tune_tir(
     and NothingMeasuredError if not one schedule could be built and run; TVM's own function returns an empty
     database then.
     """
+    _check(mod, (tvm.IRModule, tvm.tirx.PrimFunc), "an IRModule or a PrimFunc", target, work_dir)
     made, ours, model = _prepared(target, strategy, cost_model, profile, config, store)
     with _logging_as_tvm_can():
         tuned = ms.tune_tir(
@@ -90,7 +93,7 @@ def tune_tir(
             special_space=special_space,
             post_optimization=post_optimization,
         )
-    _check_measured(ours, str(work_dir))
+    _check_measured(ours, tuned, str(work_dir))
     return tuned
 
 
@@ -122,6 +125,7 @@ def tune_relax(
 
     Parameters, result and errors are those of `tune_tir`; the database is for ``compile_relax``.
     """
+    _check(mod, (tvm.IRModule, tvm.relax.Function), "an IRModule or a Relax function", target, work_dir)
     made, ours, model = _prepared(target, strategy, cost_model, profile, config, store)
     with _logging_as_tvm_can():
         tuned = ms.relax_integration.tune_relax(
@@ -144,8 +148,18 @@ def tune_relax(
             seed=seed,
             module_equality=module_equality,
         )
-    _check_measured(ours, str(work_dir))
+    _check_measured(ours, tuned, str(work_dir))
     return tuned
+
+
+def _check(mod: Any, kinds: tuple[type, ...], expected: str, target: Any, work_dir: str | Path) -> None:
+    """Raise ConfigError for what TVM would trip over half-way."""
+    if not isinstance(mod, kinds):
+        raise ConfigError("is no program", who="mod", got=f"{type(mod).__name__} {mod!r}"[:80], expected=expected)
+    if target is None:
+        raise ConfigError("there is none", who="target", got="None", expected="a Target, or text such as native")
+    if not isinstance(work_dir, str | Path) or (Path(work_dir).exists() and not Path(work_dir).is_dir()):
+        raise ConfigError("is no folder", who="work_dir", got=repr(work_dir), expected="a folder, or a new name")
 
 
 def _prepared(
@@ -203,14 +217,20 @@ def _logging_as_tvm_can() -> Iterator[None]:
             logger.addHandler(handler)
 
 
-def _check_measured(strategy: Any, work_dir: str) -> None:
+def _check_measured(strategy: Any, database: Any, work_dir: str) -> None:
     """Raise NothingMeasuredError where TVM measured without a single success."""
     counts = getattr(strategy, "counts", None)
-    if counts is None or counts.n_ran or not counts.n_failed:
+    if counts is not None:
+        n_failed, has_success, first_error = counts.n_failed, bool(counts.n_ran), counts.first_error
+    else:  # somebody else's strategy: there is what it left behind
+        records = database.get_all_tuning_records()
+        n_failed, first_error = len(records), "no record with a latency"
+        has_success = any(run_secs_of(record.run_secs) for record in records)
+    if has_success or not n_failed:
         return
     raise NothingMeasuredError(
-        f"not one of {counts.n_failed} schedules could be built and run",
+        f"not one of {n_failed} schedules could be built and run",
         who="tuning by MetaSchedule",
-        got=counts.first_error,
+        got=first_error,
         remedy=f"The logs are in {work_dir}. Where builds took too long, give a LocalBuilder with a timeout_sec.",
     )

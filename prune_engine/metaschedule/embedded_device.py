@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from prune_engine.api.option_names import python_names
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, PruneEngineError
 from prune_engine.hardware.fit import check_fits
@@ -73,6 +74,13 @@ class EmbeddedOptions:
                 got=type(profile).__name__,
                 expected="a HardwareProfile, the name or file of one, or None",
             )
+        if device_name is not None and not (isinstance(device_name, str) and device_name.strip()):
+            raise ConfigError(
+                "device_name is none",
+                who=who,
+                got=repr(device_name),
+                expected="the name of what TVM's runner runs on, or None",
+            )
         if isinstance(config, Mapping):
             config = EngineConfig.of(**config)
         if config is not None and not isinstance(config, EngineConfig):
@@ -113,7 +121,8 @@ def device_of(target: Any, options: EmbeddedOptions, host: PluginHost, remarks: 
     given = options.profile
     name = given if isinstance(given, str) else None
     request = StudyRequest(what="", config=options.config, target=_text_of(target), profile=name)
-    device = chosen_device(request, host, remarks.say)
+    with python_names():
+        device = chosen_device(request, host, remarks.say)
     if isinstance(given, HardwareProfile):
         check_fits(given, device.target, remedy="Leave out profile, or give one of the target's device.")
         device = StudyDevice(device.target, given, "given by the caller")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from prune_engine.metaschedule.database_records import RecordedRun, records_of
 from prune_engine.metaschedule.embedded_bench import ContextBench, structural_hash
 from prune_engine.metaschedule.embedded_device import EmbeddedOptions, Remarks, device_of, task_in
 from prune_engine.metaschedule.materialise import Materialiser
+from prune_engine.metaschedule.record_rows import run_secs_of
 from prune_engine.metaschedule.replaying import Predict, RandomReplay
 from prune_engine.metaschedule.study_device import StudyDevice
 from prune_engine.metaschedule.targets import threads_of
@@ -121,11 +121,11 @@ class EmbeddedSearch:
     def tell(self, found: Found, run_secs: Sequence[float], error: str | None) -> str | None:
         """Take in what came of a schedule: seconds of each repeat, or how it failed. Raises StoreError.
 
-        Returns how it failed, None if it did not: latencies that are none are a failure, too.
+        Returns how it failed, None if it did not: latencies that are none are a failure, too, as is TVM's 1e10.
         """
-        secs = [float(one) for one in run_secs]
-        if error is None and not (secs and all(math.isfinite(one) and one > 0 for one in secs)):
-            error = f"the runner's latencies are no seconds: {secs[:3]}"
+        secs = run_secs_of(run_secs)
+        if error is None and not secs:
+            error = f"the runner's latencies are no seconds: {[float(one) for one in run_secs][:3]}"
         if self._steps is None or found.candidate_id is None:
             return error
         if error is not None:

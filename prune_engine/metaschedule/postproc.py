@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,7 +87,9 @@ class PruneEnginePostproc(ms.postproc.PyPostproc):  # type: ignore[misc]  # unty
         super().__init__()
         self._options = EmbeddedOptions.of(_WHO, profile, config)
         if not isinstance(heuristics, bool) and (
-            isinstance(heuristics, str) or not all(isinstance(name, str) for name in heuristics)
+            isinstance(heuristics, str)
+            or not isinstance(heuristics, Iterable)
+            or not all(isinstance(name, str) for name in heuristics)
         ):
             raise ConfigError(
                 "heuristics is of the wrong type",

@@ -61,6 +61,8 @@ def connect(url: URL, wait_secs: float) -> Engine:
     options: dict[str, Any] = {"connect_args": {"timeout": wait_secs}} if is_sqlite else {}
     if in_memory:
         options["poolclass"] = StaticPool  # the data lives and dies with its only connection
+        # Which thread calls is the caller's business, as it is with a file; SQLite itself takes turns.
+        options["connect_args"]["check_same_thread"] = False
     else:
         options |= {"poolclass": QueuePool, "pool_size": 1, "max_overflow": 0}
     try:

@@ -199,6 +199,19 @@ def test_a_profile_of_another_kind(tvm: Any, matmul: Any, dummies: dict[str, Any
         tune_tir(matmul, tvm.target.Target(TARGET), tmp_path, 4, profile="nvidia-t4", **dummies)
 
 
+@pytest.mark.parametrize("wrong", ["mod", "target", "work_dir"])
+def test_what_tvm_would_trip_over_is_told(tvm: Any, matmul: Any, tmp_path: Path, wrong: str) -> None:
+    from prune_engine.metaschedule import tune_relax, tune_tir
+
+    (tmp_path / "file").touch()
+    right = {"mod": matmul, "target": tvm.target.Target(TARGET), "work_dir": tmp_path}
+    given = {**right, wrong: {"mod": "x", "target": None, "work_dir": tmp_path / "file"}[wrong]}
+    with pytest.raises(ConfigError, match=rf"^{wrong}: "):
+        tune_tir(**given, max_trials_global=4)
+    with pytest.raises(ConfigError, match=r"^mod: is no program.*a Relax function"):
+        tune_relax(**{**given, "mod": 5}, params=None, max_trials_global=4)
+
+
 def test_a_store_for_somebody_elses_search(tvm: Any, matmul: Any, tmp_path: Path) -> None:
     from prune_engine.metaschedule import tune_tir
 
@@ -219,6 +232,8 @@ def test_nothing_that_can_be_built(tvm: Any, ms: Any, matmul: Any, dummies: dict
     options = {**dummies, "builder": Broken()}
     with pytest.raises(NothingMeasuredError, match=r"not one of 4 schedules.*killed after 30 seconds"):
         tune_tir(matmul, tvm.target.Target(TARGET), tmp_path, 4, num_trials_per_iter=4, **options)
+    with pytest.raises(NothingMeasuredError, match=r"not one of 4 schedules"):  # nor by TVM's own strategies
+        tune_tir(matmul, tvm.target.Target(TARGET), tmp_path / "new", 4, strategy="replay-trace", **options)
 
 
 def test_the_builders_processes_are_prepared(ms: Any) -> None:

@@ -159,7 +159,7 @@ def test_names_of_rules_that_there_are_not(ms: Any) -> None:
         context_of(ms, postproc(heuristics=["rules.nothing"]))
 
 
-@pytest.mark.parametrize("heuristics", ["rules.refused", [7]])
+@pytest.mark.parametrize("heuristics", ["rules.refused", [7], None])
 def test_heuristics_of_the_wrong_type(ms: Any, heuristics: Any) -> None:
     with pytest.raises(ConfigError, match="heuristics is of the wrong type"):
         postproc(heuristics=heuristics)

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -307,14 +308,40 @@ def test_results_of_another_number_than_candidates(ms: Any, gemm: Any, strategy:
 
 def test_failures_and_broken_latencies_are_learnt_as_failures(ms: Any, gemm: Any, strategy: Any) -> None:
     made = strategy()
-    context = started(ms, context_of(ms, gemm, made, tiled), 12, 4)
-    for secs, message in (([0.1], None), (None, "it crashed\nSegmentation fault"), ([0.0], None)):
+    context = started(ms, context_of(ms, gemm, made, tiled), 20, 4)
+    broken = (([0.0], None), ([1e10], None), ([], None))
+    for secs, message in (([0.1], None), (None, "it crashed\nSegmentation fault"), *broken):
         candidates = context.generate_measure_candidates()
         result = ms.runner.RunnerResult(run_secs=secs, error_msg=message)
         context.notify_runner_results(candidates, [result] * len(candidates))
     context.post_tuning()
-    assert (made.counts.n_given, made.counts.n_ran, made.counts.n_failed) == (12, 4, 8)
+    assert (made.counts.n_given, made.counts.n_ran, made.counts.n_failed) == (20, 4, 16)
     assert made.counts.first_error == "Segmentation fault"
+
+
+def test_another_thread_may_go_on(ms: Any, gemm: Any, strategy: Any) -> None:
+    context = started(ms, context_of(ms, gemm, strategy(), tiled), 8, 4)
+
+    def go_on() -> int:
+        candidates = context.generate_measure_candidates()
+        context.notify_runner_results(candidates, ran(ms, candidates))
+        return len(candidates)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(go_on).result() == 4
+    assert go_on() == 4
+    context.post_tuning()
+
+
+def test_what_asks_for_the_loops_of_the_root_is_read(ms: Any, gemm: Any, strategy: Any) -> None:
+    def curious(sch: Any) -> None:  # as a schedule rule is, that TVM calls for each block
+        assert not sch.get_loops(sch.get_sblock("root"))
+        tiled_a_little(sch)
+
+    made = strategy()
+    context = context_of(ms, gemm, made, curious, postprocs=list(ms.Postproc.create("llvm")))
+    started(ms, context, 4, 2)
+    assert not any("design space" in remark for remark in made.remarks())
 
 
 def test_candidates_of_others_are_passed_over(ms: Any, gemm: Any, strategy: Any) -> None:
@@ -400,6 +427,8 @@ def test_design_spaces_that_are_none(
         ({"config": 7}, "config is of the wrong type; got int"),
         ({"config": {"sed": 1}}, "sed"),
         ({"store": 7}, "store is of the wrong type; got int"),
+        ({"device_name": 7}, "device_name is none; got 7"),
+        ({"device_name": " "}, "device_name is none; got ' '"),
     ],
 )
 def test_options_of_the_wrong_type(strategy: Any, options: dict[str, Any], message: str) -> None:

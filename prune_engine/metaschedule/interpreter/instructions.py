@@ -105,7 +105,7 @@ class TraceRunner:
         return ["root" if name == "root" else self.tree.block(name)]
 
     def _get_loops(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
-        return list(loops_of(inputs[0]))
+        return [] if inputs[0] == "root" else list(loops_of(inputs[0]))
 
     def _get_consumers(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
         return list(self.tree.consumers(inputs[0]))
