@@ -76,7 +76,7 @@ def prune_configs_by(
             "there is nothing to choose them by",
             who="top_k",
             got=str(top_k),
-            expected="a draft; grid_blocks, threads_per_block and flops_total or traffic_dram_bytes in the footprint",
+            expected="a draft; grid_blocks, threads_per_block, flops_total or traffic_dram_bytes in the footprint",
             remedy="Add them (Footprint.with_symbols), or leave top_k out.",
         )
     return made

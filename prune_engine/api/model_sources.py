@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from prune_engine.api.requests import PathLike
+from prune_engine.api.requests import PathLike, path_text
 from prune_engine.errors import ConfigError, PruneEngineError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def result_folder(model: Model, out: PathLike | None) -> Path:
     from prune_engine.metaschedule.workloads.loading import result_name
 
     if out is not None:
-        return Path(out)
+        return Path(path_text("out", out))
     if isinstance(model, str | os.PathLike):
         return Path("tuned") / result_name(os.fspath(model))
     return Path("tuned") / _name(model)

@@ -85,24 +85,24 @@ def model_request(
     from prune_engine.metaschedule.tune import TuneRequest
     from prune_engine.metaschedule.workloads.loading import result_name
 
-    what = os.fspath(model)
+    what = path_text("model", model)
     if threads is not None:
         at_least_one("threads", threads)
     return TuneRequest(
         model_path=Path(what),
-        out_dir=Path(out) if out is not None else Path("tuned") / result_name(what),
+        out_dir=Path(path_text("out", out)) if out is not None else Path("tuned") / result_name(what),
         n_threads=threads_or_default(threads),
         config=config,
         target=target,
-        profile=os.fspath(profile),
-        store_url=None if store is None else os.fspath(store),
+        profile=path_text("profile", profile),
+        store_url=None if store is None else path_text("store", store),
         shapes=shapes_of(shape),
         dims=dims_of(dim),
         build_timeout_secs=_seconds("build_timeout", build_timeout),
         run_timeout_secs=_seconds("run_timeout", run_timeout),
         memory_limit_bytes=None if memory is None else n_bytes("memory", memory),
         flush_cache=flush_cache,
-        policy_path=None if policy is None else Path(policy),
+        policy_path=None if policy is None else Path(path_text("policy", policy)),
         decision_bytes=n_bytes("decisions_size", decisions_size) if decisions else 0,
         library_path=library_path,
         is_decided_in_network=is_decided_in_network,
@@ -148,6 +148,13 @@ def n_bytes(who: str, size: int | str) -> int:
     from prune_engine.cli.options import parse_bytes
 
     return parse_bytes(str(size), "--" + who.replace("_", "-"))
+
+
+def path_text(who: str, value: object) -> str:
+    """What names a thing on the disk, as text. Raises ConfigError."""
+    if not isinstance(value, str | os.PathLike):
+        raise _wrong(who, value, "a name or path, as text or a Path")
+    return os.fsdecode(value)
 
 
 def _size(who: str, size: object) -> int:

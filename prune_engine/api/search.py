@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from prune_engine.api.model_sources import Model
 from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import watched
-from prune_engine.api.requests import PathLike, at_least_one, search_config
+from prune_engine.api.requests import PathLike, at_least_one, path_text, search_config
 from prune_engine.api.search_candidates import Best, SearchCandidate, decisions_by_name
 from prune_engine.api.search_places import Place, place_of_model, place_of_space
 from prune_engine.candidates import Candidate
@@ -20,6 +21,7 @@ from prune_engine.space import DesignSpace
 if TYPE_CHECKING:
     from prune_engine.hardware.schema import HardwareProfile
     from prune_engine.own_spaces import Value
+    from prune_engine.steps import Proposal
     from prune_engine.task import TuningTask
 
 #: What is searched: a model or workload, a space, or the values of parameters by name.
@@ -38,8 +40,8 @@ class Search:
         print(search.best)
 
     Results may be told in any order, in parts, and after more was asked for. No candidate is proposed twice; one
-    that is never told only costs its place. The same seed, questions and answers give the same search. Not
-    thread-safe.
+    that is never told only costs its place. The same seed, questions and answers give the same search.
+    Threads may share one: they take turns.
     """
 
     def __init__(
@@ -128,7 +130,7 @@ class Search:
                         device=device,
                     )
                 self._place: Place = place
-                self._store = open_store("sqlite://" if store is None else str(store))
+                self._store = open_store("sqlite://" if store is None else path_text("store", store))
                 try:
                     engine = Engine(
                         config, place.bench, self._store, place.profile, host=place.host, observer=observer
@@ -138,6 +140,7 @@ class Search:
                     self._store.close()
                     raise
         self._is_closed = False
+        self._lock = threading.RLock()
         self._asked: dict[str, SearchCandidate] = {}
 
     def ask(self, n: int = 1) -> list[SearchCandidate]:
@@ -145,23 +148,12 @@ class Search:
 
         Learns what was told since the last call. May be called before that was told which is pending.
         """
-        self._check_open()
-        with python_names():
+        with self._lock, python_names():
+            self._check_open()
             at_least_one("n", n)
             proposals = self._steps.ask(int(n))
-        found = [
-            SearchCandidate(
-                candidate=proposal.candidate,
-                decisions=self._decisions(proposal.candidate),
-                reason=proposal.reason.value,
-                why=proposal.why,
-                predicted_secs=proposal.predicted_secs,
-                predicted_by=proposal.predicted_by,
-                _search=self,
-            )
-            for proposal in proposals
-        ]
-        self._asked.update({one.candidate_id: one for one in found})
+            found = [self._made(proposal) for proposal in proposals]
+            self._asked.update({one.candidate_id: one for one in found})
         return found
 
     def tell(
@@ -178,7 +170,6 @@ class Search:
         Raises TellError for a candidate that is unknown or told already, seconds that are no positive finite
         numbers, and where there is neither a latency nor an error, or both. Nothing has changed then.
         """
-        self._check_open()
         identity = candidate.candidate_id if isinstance(candidate, SearchCandidate) else candidate
         if not isinstance(identity, str):
             raise TellError(
@@ -191,16 +182,20 @@ class Search:
             error = MeasureError(MeasureErrorKind.RUN_ERROR, error or "it failed")
         elif error is not None and not isinstance(error, MeasureError):
             error = MeasureError(MeasureErrorKind.RUN_ERROR, f"{type(error).__name__}: {error}")
-        secs = _seconds(identity, run_secs)
-        self._steps.tell(identity, run_secs=secs, error=error, trace_json=self._text(identity) if secs else None)
+        with self._lock:
+            self._check_open()
+            secs = _seconds(identity, run_secs)
+            text = self._text(identity) if secs else None
+            self._steps.tell(identity, run_secs=secs, error=error, trace_json=text)
 
     def tell_untuned(self, run_secs: float | Iterable[float]) -> None:
         """Say how long the kernel takes as it is, untuned: `untuned_secs`. Reports tell gains against it.
 
         Raises TellError for what is no latency, and where it is known.
         """
-        self._check_open()
-        self._steps.tell_untuned(_seconds("untuned", run_secs))
+        with self._lock:
+            self._check_open()
+            self._steps.tell_untuned(_seconds("untuned", run_secs))
 
     @property
     def untuned_secs(self) -> float | None:
@@ -261,7 +256,9 @@ class Search:
 
     def close(self) -> None:
         """Close the store. What is pending is forgotten: another search may ask for it."""
-        if not self._is_closed:
+        with self._lock:
+            if self._is_closed:
+                return
             self._is_closed = True
             try:
                 self._steps.close()
@@ -281,6 +278,17 @@ class Search:
         told = f"{self.n_told} told, {len(self.pending)} pending"
         found = f", best {best.run_secs * 1e3:.3f} ms" if best else ""
         return f"<Search {self.task.name} on {self.profile.name}: {told}{found}>"
+
+    def _made(self, proposal: Proposal) -> SearchCandidate:
+        return SearchCandidate(
+            candidate=proposal.candidate,
+            decisions=self._decisions(proposal.candidate),
+            reason=proposal.reason.value,
+            why=proposal.why,
+            predicted_secs=proposal.predicted_secs,
+            predicted_by=proposal.predicted_by,
+            _search=self,
+        )
 
     def _decisions(self, candidate: Candidate) -> Mapping[str, Any]:
         return decisions_by_name(self._steps.state.bench_space, candidate)
@@ -306,7 +314,7 @@ def _seconds(identity: str, run_secs: object) -> tuple[float, ...]:
     many: Any = run_secs if is_several else (run_secs,)
     try:
         found = tuple(map(_number, many))
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise TellError(
             "no latency",
             who=f"candidate {identity}",

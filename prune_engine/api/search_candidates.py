@@ -40,12 +40,14 @@ class SearchCandidate:
     @property
     def trace(self) -> str:
         """TVM's trace before post-processing, as JSON text. Raises SpaceError for a space that is not TVM's."""
-        text: str = self._tvm.trace(self._space, self.candidate)
+        with self._search._lock:
+            text: str = self._tvm.trace(self._space, self.candidate)
         return text
 
     def schedule(self) -> Any:
         """TVM's Schedule, post-processed: 1 to 3 ms. Raises SpaceError where the compiler refuses it."""
-        return self._tvm.schedule(self._space, self.candidate)
+        with self._search._lock:
+            return self._tvm.schedule(self._space, self.candidate)
 
     def module(self) -> Any:
         """The IRModule to build, post-processed. Raises SpaceError as `schedule` does."""

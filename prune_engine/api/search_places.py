@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.api.model_sources import Model, named
-from prune_engine.api.requests import PathLike, at_least_one, dims_of, shapes_of
+from prune_engine.api.requests import PathLike, at_least_one, dims_of, path_text, shapes_of
 from prune_engine.config import EngineConfig
 from prune_engine.elsewhere import ElsewhereBench
 from prune_engine.errors import ConfigError
@@ -66,7 +65,9 @@ def place_of_space(
     host.load()
     collected = host.collect("register_hardware_profiles")
     registry = ProfileRegistry([(plugin, item) for plugin, item in collected if isinstance(item, HardwareProfile)])
-    chosen = registry.choose("auto" if profile is None else os.fspath(profile), n_threads=n_threads).profile
+    chosen = registry.choose(
+        "auto" if profile is None else path_text("profile", profile), n_threads=n_threads
+    ).profile
     bench = ElsewhereBench(space, _device(device, chosen), n_threads)
     return Place(space.task, space, chosen, host, bench, is_tvm=False)
 
@@ -99,7 +100,7 @@ def place_of_model(
             source,
             config,
             target,
-            None if profile is None else os.fspath(profile),
+            None if profile is None else path_text("profile", profile),
             threads,
             shapes_of(shape),
             dims_of(dim),

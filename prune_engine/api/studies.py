@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prune_engine.api.model_sources import Model, named
 from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import LOGGER
-from prune_engine.api.requests import PathLike, at_least_one, dims_of, search_config, shapes_of
+from prune_engine.api.requests import PathLike, at_least_one, dims_of, path_text, search_config, shapes_of
 from prune_engine.candidates import Candidate
 from prune_engine.errors import SpaceError
 
@@ -276,7 +275,7 @@ def _study(
         source,
         config,
         target,
-        None if profile is None else os.fspath(profile),
+        None if profile is None else path_text("profile", profile),
         threads,
         shapes_of(shape),
         dims_of(dim),

@@ -53,6 +53,10 @@ def test_sizes_may_be_numpys_and_bytes_numbers() -> None:
         ({"build_timeout": -1.0}, "build_timeout: cannot be used"),
         ({"run_timeout": float("nan")}, "run_timeout: cannot be used"),
         ({"memory": "lots"}, "--memory: cannot be read"),
+        ({"profile": None}, "profile: cannot be used; got None"),
+        ({"store": 5}, "store: cannot be used; got 5"),
+        ({"out": 5}, "out: cannot be used; got 5"),
+        ({"policy": 5}, "policy: cannot be used; got 5"),
     ],
 )
 def test_what_cannot_be_used_is_named(options: dict[str, object], said: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +83,7 @@ def test_results_are_told_by_candidate_or_id_as_numbers_repeats_or_arrays() -> N
 
 @pytest.mark.parametrize(
     "run_secs",
-    [math.nan, -1.0, 0.0, math.inf, "fast", b"1", True, [], [1e-3, None], object()],
+    [math.nan, -1.0, 0.0, math.inf, 10**400, "fast", b"1", True, [], [1e-3, None], object()],
     ids=lambda value: repr(value)[:12],
 )
 def test_what_is_no_latency_is_refused(run_secs: object) -> None:
@@ -154,6 +155,23 @@ def test_wrong_options_are_called_as_in_python() -> None:
         opened(disable_rule="rules.launch")
     with pytest.raises(ConfigError, match="device: cannot be used"):
         opened(device=" ")
+    for option in ("store", "profile"):
+        with pytest.raises(ConfigError, match=f"{option}: cannot be used; got 5"):
+            opened(**{option: 5})
+
+
+@pytest.mark.parametrize("is_in_memory", [True, False], ids=["memory", "file"])
+def test_threads_may_share_a_search(is_in_memory: bool, tmp_path: Path) -> None:
+    def work(search: pe.Search) -> None:
+        while asked := search.ask(2):
+            for candidate in asked:
+                search.tell(candidate, run_secs=cost(candidate))
+
+    with opened(store=None if is_in_memory else tmp_path / "store.sqlite3") as search:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, [search] * 4))  # raises what a thread raised
+        assert search.n_told == N_LEGAL
+        assert search.best is not None
 
 
 def test_there_is_no_schedule_of_a_space_that_is_not_tvms() -> None:
