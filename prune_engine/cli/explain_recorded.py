@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from prune_engine.store.base import Store, StoredCandidate
 
 _BEST, _WORST = "best", "worst"
+_ASK_THE_STORE = "What other runs measured is told by --store with the run's store."
 
 
 def explained(
@@ -43,7 +44,7 @@ def explained(
     stale = stale_told(known.folder)
     if candidate is None:
         return {**head, "sentences": [*stale, *explain_task(chain), *_added(chain, rows, store)]}
-    identity = _identity(candidate, chain, rows)
+    identity = _identity(candidate, chain, rows, None if store is not None else _ASK_THE_STORE)
     if identity not in chain.looked_at and store is not None:  # of a run whose decisions are elsewhere
         return explained_by_store(store, known, identity)
     fates = list(read_decisions(known.folder, known.task_id, identity))
@@ -64,12 +65,13 @@ def _untouched(known: KnownTask, candidate: str | None) -> dict[str, Any]:
     return {"task_id": known.task_id, "name": known.name, "folder": None, "sentences": [told]}
 
 
-def _identity(wanted: str, chain: Chain, rows: Mapping[str, StoredCandidate]) -> str:
+def _identity(wanted: str, chain: Chain, rows: Mapping[str, StoredCandidate], remedy: str | None) -> str:
     """The candidate that is meant, among those of the decisions and of the store."""
     if wanted not in (_BEST, _WORST):
         return candidate_named(wanted, list({**dict.fromkeys(chain.looked_at), **rows}))
     ran = {one.candidate: one.measured.latency_secs for one in chain.ranked if one.candidate and one.measured}
-    return identity_of(wanted, {**{name: secs for name, secs in ran.items() if secs is not None}, **_secs(rows)})
+    known = {name: secs for name, secs in ran.items() if secs is not None}
+    return identity_of(wanted, {**known, **_secs(rows)}, remedy)
 
 
 def _added(chain: Chain, rows: Mapping[str, StoredCandidate], store: Store | None) -> list[str]:

@@ -46,9 +46,9 @@ def measured_told(rows: Mapping[str, StoredCandidate], identity: str) -> list[st
     return [explain_measurement(rows[identity])] if identity in rows else []
 
 
-def identity_of(wanted: str, latency_secs: Mapping[str, float]) -> str:
-    """The best or the worst by latency. Raises ConfigError if nothing ran."""
+def identity_of(wanted: str, latency_secs: Mapping[str, float], remedy: str | None = None) -> str:
+    """The best or the worst by latency. Raises ConfigError, with ``remedy``, if nothing ran."""
     if not latency_secs:
-        raise ConfigError("nothing of this task ran", who="CANDIDATE", got=wanted, expected="an id")
+        raise ConfigError("nothing of this task ran", who="CANDIDATE", got=wanted, expected="an id", remedy=remedy)
     ranked = sorted((secs, name) for name, secs in latency_secs.items())
     return ranked[0 if wanted == "best" else -1][1]

@@ -28,7 +28,8 @@ class KnownTask:
     """A task that something is recorded of: ``folder`` is that of its decisions, None for the store alone.
 
     ``number`` is its place from 1 on in its result, or in its run on the store. ``untouched`` says, where neither
-    has anything on a task of a result, why that is so.
+    has anything on a task of a result, why that is so. ``is_added``: of a store that was named beside a result
+    folder, so that the folder's tasks are meant first.
     """
 
     task_id: str
@@ -36,6 +37,7 @@ class KnownTask:
     folder: Path | None
     number: int
     untouched: str = ""
+    is_added: bool = False
 
 
 def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool = False) -> list[KnownTask]:
@@ -65,7 +67,7 @@ def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool =
         for number, task in enumerate(store.tasks(run.run_id), 1):
             if task.task_id not in known:
                 known.add(task.task_id)
-                found.append(KnownTask(task.task_id, task.name, None, number))
+                found.append(KnownTask(task.task_id, task.name, None, number, is_added=out is not None))
     return [*found, *(task for task in untouched if task.task_id not in known)]
 
 
@@ -84,11 +86,13 @@ def stale_told(folder: Path) -> list[str]:
 def task_named(wanted: str, tasks: Sequence[KnownTask]) -> KnownTask:
     """The task of a name, of a number from 1, or of the first letters of an id.
 
-    Of several results with the task the last one counts. Raises ConfigError that lists what is near.
+    Of several results with the task the last one counts; a result that was named goes before a store. Raises
+    ConfigError that lists what is near.
     """
     found = [t for t in tasks if wanted == t.name]
     found = found or [t for t in tasks if len(wanted) >= _MIN_LETTERS and t.task_id.startswith(wanted)]
     found = found or [t for t in tasks if wanted == str(t.number)]
+    found = [t for t in found if not t.is_added] or found
     if found and len({t.task_id for t in found}) == 1:
         return found[-1]
     if found:

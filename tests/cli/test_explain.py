@@ -26,14 +26,39 @@ Inside = Callable[..., "tuple[int, str, str]"]
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A result folder with decisions on two tasks, and the store of the run."""
-    out = tmp_path_factory.mktemp("out")
-    config = EngineConfig.of(n_trials=40, explore_size=256, draft_size=64, draft_scorer=None, verifier=None)
+    return tuned(tmp_path_factory.mktemp("out"), [make_task("dense1"), make_task("dense2", shape=(96, 64, 48))])
+
+
+def tuned(out: Path, tasks: Sequence[TuningTask], n_trials: int = 40, crash_share: float = 0.2) -> Path:
+    """Write decisions on tasks, and the store of the run."""
+    config = EngineConfig.of(n_trials=n_trials, explore_size=256, draft_size=64, draft_scorer=None, verifier=None)
     store = SqlStore(f"sqlite:///{out / 'store.db'}")
-    workbench = FakeWorkbench(failures={MeasureErrorKind.CRASH: 0.2}, seed=3)
+    workbench = FakeWorkbench(failures={MeasureErrorKind.CRASH: crash_share}, seed=3)
     engine = Engine(config, workbench, store, make_profile(), decisions=DecisionWriter(out / "decisions"))
-    engine.run([make_task("dense1"), make_task("dense2", shape=(96, 64, 48))])
+    engine.run(tasks)
     store.close()
     return out
+
+
+@pytest.mark.parametrize("wanted", ["1", "2", "dense1"])
+def test_numbers_and_names_are_of_the_named_result_before_a_store(
+    wanted: str, inside: Inside, result: Path, tmp_path: Path
+) -> None:
+    tuned(tmp_path, [make_task("other", shape=(32, 32, 32)), make_task("dense1", shape=(16, 32, 32))], n_trials=8)
+    code, out, err = inside("explain", wanted, "--out", result, "--store", tmp_path / "store.db", "--json")
+    assert code == 0, err
+    assert json.loads(out)["folder"] == str(result / "decisions")
+
+
+def test_nothing_ran_and_a_store_may_know_more(inside: Inside, tmp_path: Path) -> None:
+    tuned(tmp_path, [make_task("dense1")], n_trials=8, crash_share=1.0)
+    code, out, err = inside("explain", "dense1", "best", "--out", tmp_path)
+    assert (code, out) == (2, "")
+    assert "nothing of this task ran" in err
+    assert "--store" in err
+    code, _, err = inside("explain", "dense1", "best", "--out", tmp_path, "--store", tmp_path / "store.db")
+    assert code == 2
+    assert "--store" not in err
 
 
 def test_a_task_as_a_whole(inside: Inside, result: Path) -> None:
