@@ -232,6 +232,7 @@ COUNTER = iter(range(10**9))
 RULES: list[tuple[str, object]] = [
     ("test_name_and_kind", type("R", (OddRule,), {"name": "odd"})()),
     ("test_name_and_kind", type("R", (OddRule,), {"kind": "legality"})()),
+    ("test_name_and_kind", type("R", (Rule,), {"name": "acme.misspelt", "masks": OddRule.mask})()),
     ("test_name_and_kind", type("R", (OddRule,), {"hardware_basis": ("limits.none_such",)})()),
     ("test_mask_is_bool_n", broken(OddRule, "mask", lambda m, *_: m.astype(int))),
     ("test_mask_is_bool_n", broken(OddRule, "mask", lambda m, *_: m[:-1])),

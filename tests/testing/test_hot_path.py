@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
@@ -63,6 +64,20 @@ def some_of_them(batch: CandidateBatch) -> BoolArray:
     return keep
 
 
+def vectorized(batch: CandidateBatch) -> BoolArray:
+    return np.vectorize(lambda row: row > 1, otypes=[np.bool_])(batch.indices[:, 0])
+
+
+def sorting(batch: CandidateBatch) -> BoolArray:
+    order = sorted(range(len(batch)), key=lambda row: batch.indices[row, 0])
+    return np.arange(len(batch)) < order[0]
+
+
+def in_a_thread(batch: CandidateBatch) -> BoolArray:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(one_line, batch).result()
+
+
 @cache
 def remembered(row: bytes) -> bool:
     return row[0] > 1
@@ -91,7 +106,18 @@ def test_whole_columns_are_no_loop(mask) -> None:
 
 @pytest.mark.parametrize(
     "mask",
-    [one_line, generator, while_loop, called_back, some_of_them, cached, different_candidates],
+    [
+        one_line,
+        generator,
+        while_loop,
+        called_back,
+        vectorized,
+        sorting,
+        in_a_thread,
+        some_of_them,
+        cached,
+        different_candidates,
+    ],
     ids=lambda f: f.__name__,
 )
 def test_loops_are_found(mask) -> None:
