@@ -12,6 +12,7 @@ from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
 
 if TYPE_CHECKING:
+    from prune_engine.metaschedule.study_device import StudyRequest
     from prune_engine.metaschedule.tune import TuneRequest
 
 T = TypeVar("T")
@@ -107,6 +108,25 @@ def model_request(
         library_path=library_path,
         is_decided_in_network=is_decided_in_network,
     )
+
+
+def study_request(
+    source: str,
+    config: EngineConfig,
+    *,
+    target: str | None,
+    profile: PathLike | None,
+    threads: int | None,
+    shape: Mapping[str, Sequence[int]] | None,
+    dim: Mapping[str, int] | None,
+) -> StudyRequest:
+    """What `Study` takes: a space to look at, of a workload or a file. Raises ConfigError."""
+    from prune_engine.metaschedule.study_device import StudyRequest
+
+    if threads is not None:
+        at_least_one("threads", threads)
+    named = None if profile is None else path_text("profile", profile)
+    return StudyRequest(source, config, target, named, threads, shapes_of(shape), dims_of(dim))
 
 
 def shapes_of(shape: Mapping[str, Sequence[int]] | None) -> dict[str, tuple[int, ...]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.api.model_sources import Model, named
-from prune_engine.api.requests import PathLike, at_least_one, dims_of, path_text, shapes_of
+from prune_engine.api.requests import PathLike, at_least_one, path_text, study_request
 from prune_engine.config import EngineConfig
 from prune_engine.elsewhere import ElsewhereBench
 from prune_engine.errors import ConfigError
@@ -90,20 +90,11 @@ def place_of_model(
     from prune_engine.hardware.host import usable_cpus
     from prune_engine.metaschedule.elsewhere import TvmElsewhere
     from prune_engine.metaschedule.study import Study
-    from prune_engine.metaschedule.study_device import StudyRequest
     from prune_engine.metaschedule.targets import threads_of
 
-    if threads is not None:
-        at_least_one("threads", threads)
     with named(what) as source:
-        request = StudyRequest(
-            source,
-            config,
-            target,
-            None if profile is None else path_text("profile", profile),
-            threads,
-            shapes_of(shape),
-            dims_of(dim),
+        request = study_request(
+            source, config, target=target, profile=profile, threads=threads, shape=shape, dim=dim
         )
         study = Study(request, say=say)
     tasks = study.tasks_named(task)

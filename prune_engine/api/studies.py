@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prune_engine.api.model_sources import Model, named
 from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import LOGGER
-from prune_engine.api.requests import PathLike, at_least_one, dims_of, path_text, search_config, shapes_of
+from prune_engine.api.requests import PathLike, at_least_one, search_config, study_request
 from prune_engine.candidates import Candidate
 from prune_engine.errors import SpaceError
 
@@ -266,18 +266,7 @@ def _study(
 ) -> Study:
     """Open a study; a model that is in memory lies in a file as long as ``stack`` is open."""
     from prune_engine.metaschedule.study import Study
-    from prune_engine.metaschedule.study_device import StudyRequest
 
-    if threads is not None:
-        at_least_one("threads", threads)
     source = stack.enter_context(named(what))
-    request = StudyRequest(
-        source,
-        config,
-        target,
-        None if profile is None else path_text("profile", profile),
-        threads,
-        shapes_of(shape),
-        dims_of(dim),
-    )
+    request = study_request(source, config, target=target, profile=profile, threads=threads, shape=shape, dim=dim)
     return Study(request, say=lambda line: LOGGER.warning("%s", line.removeprefix("warning: ")))
