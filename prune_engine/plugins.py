@@ -232,17 +232,18 @@ class PluginHost:
         try:
             plugin = call_guard.call(f"plugin {name!r}", self._config.hook_limit_secs, load)
             misfit = attribute_misfit(plugin)
-            if misfit:
-                self._set_aside(name, misfit, None, PluginStatus.INCOMPATIBLE)
-                return
-            self._records[name] = replace(record, hooks=implemented_hooks(self._manager, plugin))
-            self._manager.register(plugin, name)
+            if not misfit:
+                self._records[name] = replace(record, hooks=implemented_hooks(self._manager, plugin))
+                self._manager.register(plugin, name)
         except _FAILURES as error:  # the plugin boundary: recorded, not swallowed
             install = missing_dependency(source, error) if source else None
             if install:
                 self._set_aside(name, install, error, PluginStatus.UNAVAILABLE)
             else:
                 self._set_aside(name, _why(error), error)
+            return
+        if misfit:
+            self._set_aside(name, misfit, None, PluginStatus.INCOMPATIBLE)
             return
         for hook, arguments in tuple(self._history):
             for impl in self._implementations(hook, arguments):

@@ -558,6 +558,9 @@ class TestVersions:
         host.load()
         apart = record(host, "apart")
         assert (apart.status, apart.detail[: len(detail)]) == (INCOMPATIBLE, detail)
+        with pytest.raises(PluginError, match=r"^plugin 'apart': incompatible: ") as told:
+            PluginHost(EngineConfig(plugin_files=(path,), strict=True)).load()
+        assert "PluginError" not in str(told.value)  # once
         assert ("apart", "good.fine") not in rule_names(host)
 
     def test_this_one_is_loaded(self, plugin_file) -> None:
