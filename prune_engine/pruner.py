@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from prune_engine.blocked_names import check_blocked
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, ProfileError
@@ -60,6 +61,7 @@ class Pruner:
                 "are of the wrong type", who="options", got=repr(options)[:80], expected="a mapping, as {'seed': 1}"
             )
         self._config = EngineConfig.of(**{**_DEFAULTS, **(options or {})})
+        check_blocked(self._config.blocked_plugins, self._config.plugin_files)
         host = PluginHost(self._config)
         host.load()
         if wrong := [rule for rule in rules if not isinstance(rule, Rule)]:

@@ -287,6 +287,7 @@ def test_times_that_mean_nothing_are_refused(secs: list[float]) -> None:
     [
         (lambda space: Pruner(None), "profile: is of the wrong type; got NoneType"),
         (lambda space: Pruner(GPU, options=[1]), "options: are of the wrong type"),
+        (lambda space: Pruner(GPU, options={"blocked_plugins": ("rulez",)}), "blocked_plugins: no plugin.*'rulez'"),
         (lambda space: Pruner(GPU, rules=[5]), "rules: is no rule; got 5"),
         (lambda space: Pruner(GPU).prune(5), "space: is no space; got 5"),
         (lambda space: Pruner(GPU).prune(space, 5), "of the wrong type; got int 5"),
@@ -298,7 +299,7 @@ def test_times_that_mean_nothing_are_refused(secs: list[float]) -> None:
         (lambda space: Pruner(GPU).choose(space, None, 1, measured=[0.5]), r"measured: are no rows.*0 to 1"),
     ],
     ids=[
-        *("profile", "options", "rules", "space", "candidates", "times", "negative", "part"),
+        *("profile", "options", "blocked", "rules", "space", "candidates", "times", "negative", "part"),
         *("row", "negative row", "no row"),
     ],
 )

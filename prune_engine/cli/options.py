@@ -89,16 +89,9 @@ def _quoted(text: str) -> str:
 
 def check_blocked(names: Sequence[str], files: Sequence[Path]) -> None:
     """See that there is a plugin of each name that is not to be loaded. Raises ConfigError."""
-    from prune_engine._plugin_loading import find_plugins
+    from prune_engine import blocked_names
 
-    known = {source.name for source in find_plugins(files)} if names else set()
-    if unknown := sorted(set(names) - known):
-        raise ConfigError(
-            "no plugin of this name, so there is nothing to block",
-            who="--block",
-            got=", ".join(map(repr, unknown)),
-            expected="one of: " + (", ".join(sorted(known)) or "(no plugin is installed)"),
-        )
+    blocked_names.check_blocked(names, files, "--block")
 
 
 def refuse_without_effect(context: typer.Context, names: Sequence[str], why: str) -> None:

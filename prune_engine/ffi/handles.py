@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from prune_engine.blocked_names import check_blocked
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
@@ -112,6 +113,7 @@ class Profile:
             hook_limit_secs=None,
             strategy_limit_secs=None,
         )
+        check_blocked(self.config.blocked_plugins, self.config.plugin_files, f"{who}, blocked_plugins")
         host = PluginHost(self.config)
         host.load()
         self.strategies: Strategies = load_strategies(host, self.config)

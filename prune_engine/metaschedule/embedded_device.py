@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prune_engine.api.option_names import python_names
+from prune_engine.blocked_names import check_blocked
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, PruneEngineError
 from prune_engine.hardware.fit import check_fits
@@ -90,7 +91,9 @@ class EmbeddedOptions:
                 got=type(config).__name__,
                 expected="an EngineConfig, its options in a mapping, or None",
             )
-        return cls(config or EngineConfig(), profile, device_name)
+        chosen = config or EngineConfig()
+        check_blocked(chosen.blocked_plugins, chosen.plugin_files, f"{who}, blocked_plugins")
+        return cls(chosen, profile, device_name)
 
     def seeded(self, rand_state: int) -> EngineConfig:
         """The options, with a context's seed unless they name one."""

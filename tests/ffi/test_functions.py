@@ -107,6 +107,11 @@ def test_disabled_rules_and_no_draft(space: Any) -> None:
     assert json.loads(call("DescribeProfile", lax))["draft_scorer"] is None
 
 
+def test_a_plugin_that_there_is_not_cannot_be_blocked() -> None:
+    with pytest.raises(ConfigError, match=r"LoadProfile, blocked_plugins: no plugin of this name.*'rulez'"):
+        call("LoadProfile", DEVICE, json.dumps({"blocked_plugins": ["rulez"]}))
+
+
 _PLUGIN = """\
 import numpy as np
 from prune_engine.hookspecs import hookimpl

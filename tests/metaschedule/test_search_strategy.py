@@ -426,6 +426,7 @@ def test_design_spaces_that_are_none(
         ({"profile": 7}, "profile is of the wrong type; got int"),
         ({"config": 7}, "config is of the wrong type; got int"),
         ({"config": {"sed": 1}}, "sed"),
+        ({"config": {"blocked_plugins": ["rulez"]}}, "blocked_plugins: no plugin of this name.*'rulez'"),
         ({"store": 7}, "store is of the wrong type; got int"),
         ({"device_name": 7}, "device_name is none; got 7"),
         ({"device_name": " "}, "device_name is none; got ' '"),
