@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,9 @@ from prune_engine.errors import ProfileError
 if TYPE_CHECKING:
     from prune_engine.hardware import HardwareProfile, ProfileEntry
     from prune_engine.hardware.packs import Pack
+
+#: The layer of the profiles that ship.
+_BUILT_IN = "built in"
 
 
 @dataclass
@@ -150,13 +154,31 @@ def _rows(found: _Found) -> Iterator[dict[str, Any]]:
             "kind": entry.profile.kind.value if entry.profile else None,
             "n_known": len(numbers) - n_unknown,
             "n_unknown": n_unknown,
-            "notes": [*(found.notes if number == 0 else ()), *_notes(entry.profile)],
+            "notes": [*(found.notes if number == 0 else ()), *_hidden(entry), *_notes(entry.profile)],
             "error": error,
             "mistakes": [
                 {"line": line, "problem": problem, "remedy": remedy or None}
                 for line, problem, remedy in (entry.error.mistakes if entry.error else ())
             ],
         }
+
+
+def _hidden(entry: ProfileEntry) -> Iterator[str]:
+    """Built-in profiles whose place this one takes, wherever it is found without its path."""
+    names = {entry.name, *entry.profile.aliases} if entry.profile else set()
+    for other in _built_in() if names else ():
+        if other.profile is None or other.profile == entry.profile:
+            continue
+        shared = sorted(names.intersection((other.name, *other.profile.aliases)))
+        if shared:
+            yield f"hides the built-in profile {other.name}: both are called {', '.join(shared)}"
+
+
+@cache
+def _built_in() -> tuple[ProfileEntry, ...]:
+    from prune_engine.hardware import ProfileRegistry
+
+    return tuple(entry for entry in ProfileRegistry(environ={}).entries() if entry.layer == _BUILT_IN)
 
 
 def _notes(profile: HardwareProfile | None) -> Iterator[str]:

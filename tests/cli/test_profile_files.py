@@ -123,6 +123,13 @@ class TestCheck:
         assert [it["line"] for it in rows[1]["mistakes"]] == [7, 73]
         assert {row["pack"] for row in rows} == {"acme"}
 
+    def test_a_built_in_profile_that_is_hidden(self, inside: Inside, tmp_path: Path) -> None:
+        """A pack is found before what ships, by its aliases as well; what ships does not hide itself."""
+        (tmp_path / "x1.yaml").write_text(NPU1.replace("name: acme-npu1", "name: x1").replace("[npu1]", "[t4]"))
+        code, _, err = inside("profiles", "check", "x1.yaml")
+        assert (code, "hides the built-in profile nvidia-t4: both are called t4" in err) == (0, True)
+        assert "hides" not in inside("profiles", "check", "t4")[2]
+
     def test_yaml_that_the_wheel_will_not_have(self, inside: Inside, project: Path) -> None:
         path = project / "pyproject.toml"
         path.write_text(path.read_text().replace('"*" = ["*.yaml"]', ""))
