@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from guides.harness import differs, follow, read_blocks
-from kits.venvs import venv_environment
+from kits.venvs import uv_cache, venv_environment
 
 _PAGE = """\
 # A guide
@@ -134,3 +134,13 @@ def test_copies_of_an_environment_do_not_change_each_other(
     subprocess.run(["pip", "uninstall", "--quiet", "typer"], env=environment, check=True)
     assert not package.exists()
     assert (other / package.relative_to(guide_venv)).exists()
+
+
+def test_a_cache_that_cannot_be_written_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("UV_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Path(uv_cache()).is_relative_to(tmp_path)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "file"))
+    assert not Path(uv_cache()).is_relative_to(tmp_path / "file")
