@@ -109,7 +109,7 @@ class PluginTimeoutError(PluginContractError):
 class ProfileError(ConfigError):
     """A hardware profile is malformed, unknown or of a newer schema.
 
-    ``mistakes`` are those of a file, each with its line, counted from 1, the field and what is wrong, and the remedy.
+    ``mistakes`` are those of a file, each with its line (from 1), the field and what is wrong, and the remedy.
     """
 
     mistakes: tuple[tuple[int, str, str], ...] = ()

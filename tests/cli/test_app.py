@@ -50,7 +50,8 @@ def test_unknown_verb(cli: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["plugins", "check"], ["profiles", "check"], ["report"], ["library", "import"], ["plugins", "--plugin"]]
+    "words",
+    [["plugins", "check"], ["profiles", "check"], ["report"], ["library", "import"], ["plugins", "--plugin"]],
 )
 def test_name_without_end(cli: Run, words: list[str]) -> None:
     """What the system refuses even to look at has a name, and is nothing of ours to trace, nor of stdout's."""

@@ -110,7 +110,7 @@ def test_each_cause_costs_where_it_should(worse: Sequence[Sequence[int]], cause:
 
 
 def test_a_few_registers_too_few_are_felt_at_every_step() -> None:
-    """8 x 64 accumulators fill all 32 registers: LLVM stores and loads of the stack then, at a third of the steps."""
+    """8 x 64 accumulators fill all 32 registers: LLVM then uses the stack, at a third of the steps."""
     fits = ((4, 1, 32, 4), (8, 1, 1, 64), (16, 32), (512,))
     full = ((4, 1, 16, 8), (8, 1, 1, 64), (16, 32), (512,))
     terms = drafted(fits, full)
