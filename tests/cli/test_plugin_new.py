@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from prune_engine.cli.app import make_app
+from prune_engine.cli.plugin_check_targets import check_targets
 from prune_engine.cli.plugin_new import PluginKind, plugin_files
 from prune_engine.errors import ConfigError, OutputError
 
@@ -102,6 +103,13 @@ def test_bad_names(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="cannot be the name of a plugin; got"):
         new("--", name)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_with_a_dot_is_one_name() -> None:
+    """TOML takes a bare dot for a table in a table."""
+    new("my.plug-in")
+    (target,) = check_targets("prune-engine-my.plug-in")
+    assert (target.name, target.entry) == ("my.plug-in", "prune_engine_my_plug_in")
 
 
 class TestTakenNames:
