@@ -137,7 +137,12 @@ def test_tvms_own_search_gets_our_cost_model(
     from prune_engine.metaschedule import PruneEngineCostModel, drop_in
 
     given: list[Any] = []
-    monkeypatch.setattr(ms, "tune_tir", lambda *_, **options: given.append(options))
+
+    def tuned(*_: Any, **options: Any) -> Any:
+        given.append(options)
+        return ms.database.MemoryDatabase()
+
+    monkeypatch.setattr(ms, "tune_tir", tuned)
     drop_in.tune_tir(matmul, tvm.target.Target(TARGET), tmp_path, 4, strategy="evolutionary", **dummies)
     drop_in.tune_tir(matmul, tvm.target.Target(TARGET), tmp_path, 4, strategy="evolutionary", cost_model="xgb")
     assert isinstance(given[0]["cost_model"], PruneEngineCostModel)
