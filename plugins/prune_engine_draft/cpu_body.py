@@ -20,10 +20,12 @@ from numpy.typing import NDArray
 
 from prune_engine.symbols.loop_nest import Role, Statement
 from prune_engine_draft.cpu_columns import LoopColumns, reach
-from prune_engine_draft.cpu_plan import AccessPlan, Float32Array
+from prune_engine_draft.cpu_plan import AccessPlan, Float32Array, StatementPlan
 
 #: Instructions of a copy behind a condition, for each that it would take without.
 _GUARD_COST = 2
+#: A lane that is loaded by itself is two instructions (load, insert); what LLVM unrolls is counted in copies of 6.
+_COPIES_PER_LANE = 2 / 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,8 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
     }
     lanes = _product(list(lanes_of.values()), one)
     scalar = lanes == 1
-    by_compiler = np.floor(np.float32(unit.full_unroll) / np.ceil(lanes / np.float32(unit.register_lanes)))
+    size = np.ceil(lanes / np.float32(unit.register_lanes)) + _gathering(plan, lanes_of, one)
+    by_compiler = np.floor(np.float32(unit.full_unroll) / size)
     limit = np.maximum(loops.unroll_steps, by_compiler)
     is_open = np.ones(n, dtype=np.bool_)
     is_carried = np.zeros(n, dtype=np.bool_)
@@ -194,6 +197,16 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
     is_awkward = is_carried & is_odd
     shuffles = one + is_odd
     return _Split(inside, turns, lanes_of, _product(list(lanes_of.values()), one), is_carried, is_awkward, shuffles)
+
+
+def _gathering(plan: StatementPlan, lanes_of: dict[int, Float32Array], one: Float32Array) -> Float32Array:
+    """Instructions, in copies' worth, by which vectors are put together whose elements do not follow each other."""
+    lanes = np.zeros_like(one)
+    for buffer in plan.buffers:
+        for access in buffer.accesses:
+            apart = _product([extent for d, extent in lanes_of.items() if d in access.apart], one)
+            lanes = lanes + apart * (apart > 1)
+    return lanes * np.float32(_COPIES_PER_LANE)
 
 
 def _in_body(

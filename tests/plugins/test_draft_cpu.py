@@ -202,6 +202,34 @@ def test_wide_vectors_of_an_odd_length_are_taken_apart_where_they_are_kept_over_
     assert plain == pytest.approx(1.0, rel=1e-2)
 
 
+def test_the_compiler_unrolls_less_where_vectors_are_put_together_lane_by_lane() -> None:
+    """16 filters of 14 outputs: a straight body for a stride of 1, a loop for a stride of 2."""
+    turns = {}
+    for stride in (1, 2):
+        b = nests.Builder()
+        f, x, k = b.tile("f", 16, 1, 0), b.tile("x", 14, 1), b.tile("k", 60, 1, 0)
+        b.buffer("X", (60, 14 * stride))
+        b.buffer("W", (16, 60))
+        b.buffer("Y", (16, 14))
+        loops = [("k", k[0], LoopKind.SERIAL), ("f", f[0], LoopKind.SERIAL), ("x", x[0], LoopKind.VECTORIZED)]
+        its = [
+            nests.sized(nests.tiled("vf", f, (1,)), 16),
+            nests.sized(nests.tiled("vx", x, (2,)), 14),
+            nests.sized(nests.tiled("vk", k, (0,), True), 60),
+        ]
+        accesses = [
+            nests.read("Y", 0, 1),
+            nests.read("X", 2, nests.at((1, stride))),
+            nests.read("W", 0, 2),
+            nests.write("Y", 0, 1),
+        ]
+        b.statement("Y", Role.UPDATE, loops, its, accesses, flop_count=2, unroll=0)
+        sketch = b.sketch(b.nest())
+        batch = nests.batch_of(sketch, nests.random_rows(sketch, 1))
+        turns[stride] = cpu_terms(batch, make_profile()).terms["loops"][0]
+    assert turns[2] == pytest.approx(16 * turns[1])
+
+
 def test_copies_along_the_last_dimension_are_packed_where_nothing_is_vectorised() -> None:
     # j3 = 1: no vector loop. 16 unrolled copies along j are one instruction, along i they are 16.
     rows = [((32, 1, 16, 1), (2, 1, 16, 16), (128, 4), (64,)), ((2, 1, 16, 16), (512, 1, 1, 1), (128, 4), (64,))]
