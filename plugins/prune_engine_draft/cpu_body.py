@@ -201,7 +201,7 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
 
 def _gathering(plan: StatementPlan, lanes_of: dict[int, Float32Array], one: Float32Array) -> Float32Array:
     """Instructions, in copies' worth, by which vectors are put together whose elements do not follow each other."""
-    lanes = np.zeros_like(one)
+    lanes: Float32Array = np.zeros_like(one)
     for buffer in plan.buffers:
         for access in buffer.accesses:
             apart = _product([extent for d, extent in lanes_of.items() if d in access.apart], one)
