@@ -206,7 +206,8 @@ def _gathering(plan: StatementPlan, lanes_of: dict[int, Float32Array], one: Floa
         for access in buffer.accesses:
             apart = _product([extent for d, extent in lanes_of.items() if d in access.apart], one)
             lanes = lanes + apart * (apart > 1)
-    return lanes * np.float32(_COPIES_PER_LANE)
+    copies: Float32Array = lanes * np.float32(_COPIES_PER_LANE)
+    return copies
 
 
 def _in_body(
