@@ -46,6 +46,16 @@ def wheelhouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venvs.once(shared / _FRESH / "wheels", venvs.build_distributions)
 
 
+@pytest.fixture(scope="session")
+def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `kits.tuned` makes, once for all processes of a run; who writes below it copies it first."""
+    from kits import tuned, venvs
+
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return venvs.once(shared / _FRESH / "tuned", tuned.tuned_folder)
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Remove the environment that others were copied from: pytest keeps three runs' folders, and it is large."""
     factory = getattr(session.config, "_tmp_path_factory", None)

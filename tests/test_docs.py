@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import shlex
 import subprocess
 import sys
@@ -42,26 +43,9 @@ def blocks(language: str, *, in_guides: bool = False) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="session")
-def folder_with_a_tuned_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder_with_a_tuned_model(tmp_path_factory: pytest.TempPathFactory, tuned_folder: Path) -> Path:
     """A folder in which `prune-engine tune model.onnx` has been run, as the pages assume."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
-    folder = tmp_path_factory.mktemp("docs")
-    # Candidates of a matrix product beat the untuned kernel, so that some are recorded and not stopped early.
-    weights = numpy_helper.from_array(np.ones((128, 128), dtype=np.float32), "w")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"])],
-        "model",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [128, 128])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [128, 128])],
-        [weights],
-    )
-    opset = helper.make_opsetid("", 17)
-    onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), folder / "model.onnx")
-    command = [sys.executable, "-m", "prune_engine.cli", "tune", "model.onnx", "--trials", "4", "--quiet"]
-    subprocess.run([*command, "--store", "store.sqlite3"], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    return folder
+    return Path(shutil.copytree(tuned_folder, tmp_path_factory.mktemp("docs") / "folder"))
 
 
 def code_to_run() -> list[tuple[str, str]]:

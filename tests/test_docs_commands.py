@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from kits.tuned import MODEL_SIZE, user_folders
 
 from prune_engine.cli.app import main
 
@@ -76,37 +77,18 @@ def is_long(command: Sequence[str]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared(tmp_path_factory: pytest.TempPathFactory, tuned_folder: Path) -> Path:
     """The folder that pages assume: tuned models, their store, plugins of the plugin page, profiles, an input."""
-    import onnx
-    from onnx import TensorProto, helper, numpy_helper
-
     folder = tmp_path_factory.mktemp("docs") / "folder"
-    folder.mkdir()
-    weights = numpy_helper.from_array(np.ones((64, 64), dtype=np.float32), "w")
-    graph = helper.make_graph(
-        [helper.make_node("MatMul", ["x", "w"], ["y"], "dense1")],
-        "model",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 64])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 64])],
-        [weights],
-    )
-    opset = helper.make_opsetid("", 17)
-    for name in ("model.onnx", "other.onnx"):
-        onnx.save(helper.make_model(graph, opset_imports=[opset], ir_version=9), folder / name)
-    np.save(folder / "image.npy", np.zeros((64, 64), dtype=np.float32))
+    shutil.copytree(tuned_folder, folder)
+    shutil.copy(folder / "model.onnx", folder / "other.onnx")
+    np.save(folder / "image.npy", np.zeros((MODEL_SIZE, MODEL_SIZE), dtype=np.float32))
     plugins = _PYTHON.findall((ROOT / "docs" / "plugins.md").read_text(encoding="utf-8"))
     (folder / "hello.py").write_text(next(block for block in plugins if "hello." in block), encoding="utf-8")
     (folder / "vendor.py").write_text(next(block for block in plugins if "vendor.walk" in block), encoding="utf-8")
     profile = (ROOT / "hardware_profiles" / "amd-epyc-9654.yaml").read_text(encoding="utf-8")
     for name in ("my-device.yaml", "new.yaml"):
         (folder / name).write_text(profile, encoding="utf-8")
-    environment = {**os.environ, **_user_folders(folder)}
-    for arguments in (["model.onnx"], ["gemm:64x64x64", "--out", "tuned/gemm"]):
-        command = [sys.executable, "-m", "prune_engine.cli", "tune", *arguments, "--trials", "4", "--quiet"]
-        command += ["--store", "store.sqlite3", "--no-transfer"]
-        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, f"{arguments}: {done.stderr}"
     with pytest.MonkeyPatch.context() as patch:
         _enter(folder, patch)
         for line in (
@@ -121,13 +103,9 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _user_folders(folder: Path) -> dict[str, str]:
-    return {f"XDG_{kind}_HOME": str(folder / "user" / kind.lower()) for kind in ("DATA", "CONFIG")}
-
-
 def _enter(folder: Path, patch: pytest.MonkeyPatch) -> None:
     patch.chdir(folder)
-    for name, value in _user_folders(folder).items():
+    for name, value in user_folders(folder).items():
         patch.setenv(name, value)
     for name in ("TERM", "NO_COLOR", "FORCE_COLOR"):  # which --plain changes
         patch.setenv(name, os.environ.get(name, ""))
@@ -170,7 +148,7 @@ def test_cheap_commands_work(
 def test_long_commands_work(listed: list[list[str]], prepared: Path, tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     shutil.copytree(prepared, folder)
-    environment = {**os.environ, **_user_folders(folder)}
+    environment = {**os.environ, **user_folders(folder)}
     for words in listed:
         command = [sys.executable, "-m", "prune_engine.cli", *_small(words)]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)

@@ -190,7 +190,7 @@ class RankedWorkload(TypedDict):
     picked: NotRequired[dict[str, float]]
     found_by_samples: NotRequired[float | None]
     correlation: NotRequired[float | None]
-    ranked_by: NotRequired[str]
+    ranked_by: NotRequired[str | None]
     learn_secs: NotRequired[float]
     score_secs: NotRequired[float]
     failed_plugins: NotRequired[dict[str, str]]

@@ -16,6 +16,7 @@ import pytest
 from prune_engine import __version__
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Inside = Callable[..., "tuple[int, str, str]"]
 
 
 def test_help_lists_the_verbs(cli: Run) -> None:
@@ -53,13 +54,13 @@ def test_unknown_verb(cli: Run) -> None:
     "words",
     [["plugins", "check"], ["profiles", "check"], ["report"], ["library", "import"], ["plugins", "--plugin"]],
 )
-def test_name_without_end(cli: Run, words: list[str]) -> None:
+def test_name_without_end(inside: Inside, words: list[str]) -> None:
     """What the system refuses even to look at has a name, and is nothing of ours to trace, nor of stdout's."""
     name = "x" * 300 + ".py"
-    done = cli(*words, name)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(f"error: {name}: cannot be used; got File name too long.")
-    told = json.loads(cli(*words, name, "--json").stderr)
+    code, out, err = inside(*words, name)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"error: {name}: cannot be used; got File name too long.")
+    told = json.loads(inside(*words, name, "--json")[2])
     assert (told["error"], told["who"], told["exit_code"]) == ("ConfigError", name, 2)
 
 

@@ -175,7 +175,7 @@ def test_failing_rule_is_told_and_left_out(inside: Inside, tmp_path: Path) -> No
     assert "a plugin that prints" in err
     code, _, err = inside("spaces", *options, "--strict")
     assert code == 1
-    assert re.search("error: plugin 'own': failed: strategy own.failing", err)
+    assert "plugin 'own': failed: strategy own.failing" in json.loads(err.splitlines()[-1])["message"]
 
 
 def test_plugin_that_cannot_be_loaded_is_told_once(inside: Inside, tmp_path: Path) -> None:

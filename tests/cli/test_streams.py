@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import warnings
@@ -58,7 +59,8 @@ def test_full_disk_behind_stdout(tmp_path: Path) -> None:
 def test_full_disk_behind_a_verb(verb: str, tmp_path: Path) -> None:
     done = shell(f"{sys.executable} -m prune_engine.cli {verb} > /dev/full", tmp_path)
     assert done.returncode == 5
-    assert done.stderr.startswith("error: standard output: cannot be written")
+    told = json.loads(done.stderr)["message"] if "--json" in verb else done.stderr.removeprefix("error: ")
+    assert told.startswith("standard output: cannot be written")
 
 
 def test_warnings_to_users_are_lines_and_those_to_developers_stay(capsys: pytest.CaptureFixture[str]) -> None:

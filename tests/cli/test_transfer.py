@@ -55,7 +55,7 @@ def test_a_tuned_kernel_makes_the_next_size_cheap(inside: Inside, tmp_path: Path
     assert task["n_trials"] == moved["n_new_measurements"] <= 2
     assert task["stop_reason"] in ("no_seeds_left", "transferred")
     assert task["transfer"]["n_sources"]["strict"] >= 1
-    assert task["transfer"]["source"].startswith("gemm:128x128x64, ")
+    assert task["transfer"]["source"].startswith("gemm:128x128x64")
     assert task["best_secs"] < task["default_secs"]
     assert [source["model"] for source in moved["transfer"]["sources"]] == ["gemm:128x128x64"]
     assert (tmp_path / "second" / "model.so").exists()

@@ -277,7 +277,7 @@ def test_broken_files_are_errors_of_the_tree(
     longest = [0]
 
     @settings(
-        max_examples=5000 if is_full else 200,
+        max_examples=5000 if is_full else 60,
         derandomize=True,
         database=None,
         deadline=None,

@@ -9,7 +9,7 @@ import pytest
 from reliability import kills
 from reliability.figure import Figure
 
-N_KILLS, N_FULL = 4, 100
+N_KILLS, N_FULL = 2, 100
 
 
 @pytest.mark.timeout(3600)

@@ -9,7 +9,7 @@ import pytest
 from reliability import tuners
 from reliability.figure import Figure
 
-SECS, FULL_SECS = 4.0, 600.0
+SECS, FULL_SECS = 1.5, 600.0
 
 
 @pytest.mark.timeout(3600)
