@@ -5,13 +5,12 @@ from __future__ import annotations
 import inspect
 import json
 import re
-import shutil
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import typer.main
 
@@ -54,10 +53,18 @@ def code_to_run() -> list[tuple[str, str]]:
     return [(place, body) for place, body in blocks("python") if body not in followed]
 
 
+#: Before blocks with a TuneContext: stock TVM parses the intrinsics of every target for it, up to 20 s.
+_PREPARED = """\
+from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
+import_tvm()
+load_intrinsics("cuda")
+"""
+
+
 @pytest.mark.parametrize(("place", "code"), code_to_run())
 def test_python_block_runs(place: str, code: str, folder_with_a_tuned_model: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", code],
+        [sys.executable, "-c", f"{_PREPARED if 'TuneContext' in code else ''}{code}"],
         cwd=folder_with_a_tuned_model,
         capture_output=True,
         text=True,

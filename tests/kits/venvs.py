@@ -27,8 +27,15 @@ _SOURCES = (
     "tests",
 )
 _MARK = "prune-engine-borrows.pth"
-#: Bytecode for what most commands import is written once, not in each copy.
-_WARM_UP = "import tvm, onnxruntime, lightgbm, sqlalchemy, alembic, pydantic, rich, typer"
+#: Bytecode for what most commands import is written once, not in each copy; all of this project's, too.
+_WARM_UP = """
+import compileall, glob, os, sysconfig
+import tvm, onnxruntime, lightgbm, sqlalchemy, alembic, pydantic, rich, typer, yaml, pluggy, platformdirs
+import rich.progress, rich.table, rich.traceback, typer.main
+for own in glob.glob(os.path.join(glob.escape(sysconfig.get_path("purelib")), "prune_engine*")):
+    if os.path.isdir(own) and not own.endswith(".dist-info"):
+        compileall.compile_dir(own, quiet=1)
+"""
 _PIP = """\
 #!/bin/sh
 # pip as the guides type it, by uv: from its cache, in a second.
