@@ -30,6 +30,7 @@ _CHOSEN = {
     SelectionReason.AUDIT: "an audit of what dropped it",
     SelectionReason.PROBE: "drawn for what it teaches",
     SelectionReason.SEED: "transferred",
+    SelectionReason.WHITELIST: "on the whitelist",
 }
 
 
@@ -202,8 +203,8 @@ def _told_fates(result: PruneResult) -> Mapping[str, Fate]:
         elif verdict.stage is Stage.SELECT:
             chosen = reasons.get(identity)
             why = _CHOSEN[chosen] if chosen is not None else verdict.reason
-            if chosen is SelectionReason.SEED:
-                why = verdict.reason.replace(SelectionReason.SEED.value, _CHOSEN[chosen], 1)
+            if chosen in (SelectionReason.SEED, SelectionReason.WHITELIST):  # which say more: from where, by whom
+                why = verdict.reason.replace(chosen.value, _CHOSEN[chosen], 1)
             if identity in audited:
                 why = audited[identity]
             fates[identity] = Fate(verdict.stage, verdict.strategy, verdict.outcome, why)

@@ -21,12 +21,13 @@ from prune_engine.hookspecs import hookimpl
 from prune_engine.plugins import PluginHost
 from prune_engine.recordings import RecordedSpace
 from prune_engine.replay_workbench import ReplayWorkbench
+from prune_engine.round_decisions import _CHOSEN
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.store.base import Store
 from prune_engine.strategies import Rule
 from prune_engine.task_state import TaskState
 from prune_engine.testing import FakeWorkbench, make_batch, make_profile, make_space, make_task
-from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage, Verdict
+from prune_engine.verdicts import BoolArray, Outcome, RuleKind, SelectionReason, Stage, Verdict
 from prune_engine.whitelist import WhitelistEntry
 from prune_engine.whitelist_events import added, removed
 from prune_engine.whitelisting import STRATEGY, Whitelisting
@@ -261,3 +262,18 @@ def test_decision_chains_say_which_were_refused(store: Store, tmp_path: Path) ->
     for decision, identity in zip(found, ids(2), strict=True):
         assert "dropped by acme.legal" in decision.reason
         assert f"(candidate {identity})" in decision.reason
+
+
+def test_decision_chains_say_which_were_measured_and_by_whose_word(store: Store, tmp_path: Path) -> None:
+    enlist(store, *ready(2))
+    config = EngineConfig.of(n_trials=4, verifier=None)
+    Engine(config, FakeWorkbench(), store, make_profile(), decisions=DecisionWriter(tmp_path)).run([make_task()])
+    found = [d for d in read_decisions(tmp_path) if d.candidate in ids(2) and d.stage is Stage.SELECT]
+    assert [d.candidate for d in found] == ids(2)
+    assert {d.selected_as for d in found} == {SelectionReason.WHITELIST}
+    assert all(d.reason.startswith("on the whitelist: ") and "approved" in d.reason for d in found)
+    assert all(d.measured for d in found)
+
+
+def test_each_reason_to_measure_has_words() -> None:
+    assert set(_CHOSEN) == set(SelectionReason)
