@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -188,22 +187,10 @@ def load(folder: PathLike) -> TuneResult:
 
     Raises ArtifactError where there is none, or it is damaged.
     """
+    from prune_engine.report.sources import read_result
+
     out = Path(folder)
-    file = out / _RESULT
-    try:
-        record = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArtifactError(
-            "no result can be read here",
-            who=str(file),
-            got=error.strerror or str(error),
-            expected="a folder that tuning wrote",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(
-            "is not JSON", who=str(file), got=str(error)[:200], remedy="It is damaged; tune again."
-        ) from error
-    return result_of(out, record)
+    return result_of(out, read_result(out))
 
 
 def result_of(out: Path, record: object) -> TuneResult:

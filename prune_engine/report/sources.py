@@ -68,11 +68,11 @@ def _check_exists(url: str | None, folder: Path | None) -> None:
         )
 
 
-def _result(folder: Path) -> dict[str, Any]:
-    """The result in a folder, with at least a run and a store."""
+def read_result(folder: Path) -> object:
+    """What the result.json of a folder holds. Raises ArtifactError where there is none, or it is damaged."""
     file = folder / RESULT_NAME
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise ArtifactError(
             "no result can be read here",
@@ -81,7 +81,15 @@ def _result(folder: Path) -> dict[str, Any]:
             expected="a folder that `prune-engine tune` wrote",
         ) from error
     except (ValueError, RecursionError) as error:
-        raise ArtifactError("is not JSON", who=str(file), got=str(error)) from error
+        raise ArtifactError(
+            "is not JSON", who=str(file), got=str(error)[:200], remedy="It is damaged; tune again."
+        ) from error
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    """The result in a folder, with at least a run and a store."""
+    file = folder / RESULT_NAME
+    record = read_result(folder)
     if isinstance(record, dict) and "db" in record and record.get("store") is None:
         raise ArtifactError(
             "is the result of a replay that kept no measurements",
