@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def tuned_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    return venvs.once(shared / _FRESH / "tuned", tuned.tuned_folder)
+    is_full = os.environ.get("PRUNE_ENGINE_FULL") == "1"
+    return venvs.once(shared / _FRESH / "tuned", partial(tuned.tuned_folder, is_full=is_full))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

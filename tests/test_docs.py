@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import re
 import shlex
 import shutil
@@ -53,7 +54,8 @@ def code_to_run() -> list[tuple[str, str]]:
     return [(place, body) for place, body in blocks("python") if body not in followed]
 
 
-#: Before blocks with a TuneContext: stock TVM parses the intrinsics of every target for it, up to 20 s.
+#: Before blocks with a TuneContext, unless a long run is asked for: stock TVM parses the intrinsics of every target
+#: for it, up to 20 s.
 _PREPARED = """\
 from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
 import_tvm()
@@ -63,8 +65,9 @@ load_intrinsics("cuda")
 
 @pytest.mark.parametrize(("place", "code"), code_to_run())
 def test_python_block_runs(place: str, code: str, folder_with_a_tuned_model: Path) -> None:
+    is_prepared = "TuneContext" in code and os.environ.get("PRUNE_ENGINE_FULL") != "1"
     done = subprocess.run(
-        [sys.executable, "-c", f"{_PREPARED if 'TuneContext' in code else ''}{code}"],
+        [sys.executable, "-c", f"{_PREPARED if is_prepared else ''}{code}"],
         cwd=folder_with_a_tuned_model,
         capture_output=True,
         text=True,
