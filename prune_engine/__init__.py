@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from prune_engine.api.tuning import transfer as transfer
     from prune_engine.api.tuning import tune as tune
     from prune_engine.errors import PruneEngineError as PruneEngineError
-    from prune_engine.own_spaces import own_space as own_space
-    from prune_engine.pruner import Pruner as Pruner
+    from prune_engine.own_kernels.own_spaces import own_space as own_space
+    from prune_engine.own_kernels.pruner import Pruner as Pruner
     from prune_engine.space import DesignSpace as DesignSpace
 
 __version__ = "0.1.0"
@@ -45,8 +45,8 @@ _HOMES = {
     "list_candidates": "prune_engine.api.studies",
     "prune": "prune_engine.api.studies",
     "DesignSpace": "prune_engine.space",
-    "Pruner": "prune_engine.pruner",
-    "own_space": "prune_engine.own_spaces",
+    "Pruner": "prune_engine.own_kernels.pruner",
+    "own_space": "prune_engine.own_kernels.own_spaces",
     "load": "prune_engine.api.results",
     "transfer": "prune_engine.api.tuning",
     "tune": "prune_engine.api.tuning",

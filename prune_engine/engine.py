@@ -14,46 +14,46 @@ from typing import overload
 import numpy as np
 
 from prune_engine import __version__
-from prune_engine.auditing import Auditor
-from prune_engine.budget import Budget
 from prune_engine.candidates import CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions.files import DecisionWriter
 from prune_engine.errors import ConfigError, SpaceError
-from prune_engine.explain import explain_measurement, explain_verdicts
-from prune_engine.finals import Finals
+from prune_engine.explain.tasks import explain_measurement, explain_verdicts
 from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.harvest import HarvestContext, harvest
-from prune_engine.joined_library import library_of
 from prune_engine.lifecycle import EngineInfo, Observer, RunResult, SilentObserver
-from prune_engine.machine_state import load_state
-from prune_engine.manifest import manifest_of
+from prune_engine.loop.auditing import Auditor
+from prune_engine.loop.budget import Budget
+from prune_engine.loop.finals import Finals
+from prune_engine.loop.harvest import HarvestContext, harvest
+from prune_engine.loop.opening import Opener
+from prune_engine.loop.outcome import run_result
+from prune_engine.loop.recording import Recorder
+from prune_engine.loop.retiring import retire
+from prune_engine.loop.rounds import Rounds
+from prune_engine.loop.safety_gate import SafetyGate, keep_legal
+from prune_engine.loop.scheduler import GradientScheduler
+from prune_engine.loop.sources import Sources
+from prune_engine.loop.steps import Bench, Steps
+from prune_engine.loop.task_state import TaskState
+from prune_engine.loop.teaching import Teacher
+from prune_engine.loop.transferring import Transferring
+from prune_engine.loop.whitelisted import Whitelisting
 from prune_engine.measurement import MeasuredCandidate, Workbench
-from prune_engine.opening import Opener
-from prune_engine.outcome import run_result
+from prune_engine.own_kernels.pruning import Pruned, batch_in, pruned
 from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.plugins import PluginHost
-from prune_engine.policy import Policy, policy_of
-from prune_engine.pruning import Pruned, batch_in, pruned
-from prune_engine.recording import Recorder
-from prune_engine.retiring import retire
-from prune_engine.rounds import Rounds
-from prune_engine.safety_gate import SafetyGate, keep_legal
-from prune_engine.scheduler import GradientScheduler
-from prune_engine.sources import Sources
+from prune_engine.provenance.machine_state import load_state
+from prune_engine.provenance.manifest import manifest_of
+from prune_engine.provenance.policy import Policy, policy_of
 from prune_engine.space import DesignSpace
-from prune_engine.standing import as_contract_error, problem_of
-from prune_engine.steps import Bench, Steps
+from prune_engine.stages.standing import as_contract_error, problem_of
 from prune_engine.store.base import Store
 from prune_engine.strategies import Library, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
-from prune_engine.task_state import TaskState
-from prune_engine.teaching import Teacher
-from prune_engine.transferring import Transferring
+from prune_engine.transfer.joined_library import library_of
 from prune_engine.verdicts import Verdict
-from prune_engine.whitelisting import Whitelisting
 
 
 class Engine:
@@ -230,9 +230,9 @@ class Engine:
         """Judge anyone's candidates of a space. Nothing is measured or stored.
 
         Of one batch, all that is said of each of its rows: what is kept, why the rest is not, and in which order to
-        try it (`prune_engine.pruner.Pruner` does that without an engine). Of several, stages 1 to 5: at most ``k``
-        candidates worth measuring, and every verdict. What lies outside of what rules leave of the space is
-        dropped. The funnel begins with the rules that cut the space, whose counts are its sizes.
+        try it (`prune_engine.own_kernels.pruner.Pruner` does that without an engine). Of several, stages 1 to 5: at
+        most ``k`` candidates worth measuring, and every verdict. What lies outside of what rules leave of the space
+        is dropped. The funnel begins with the rules that cut the space, whose counts are its sizes.
         """
         if isinstance(batches, CandidateBatch):
             own = batch_in(space, batches)

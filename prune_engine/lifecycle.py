@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from prune_engine.audits import AuditReport
-from prune_engine.source_choice import SourceScore
-from prune_engine.transfer_log import TransferReport
+from prune_engine.audits.rates import AuditReport
+from prune_engine.transfer.log import TransferReport
+from prune_engine.transfer.source_choice import SourceScore
 from prune_engine.verdicts import Verdict
 
 

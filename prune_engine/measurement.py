@@ -14,6 +14,8 @@ from prune_engine.task import TuningTask
 
 #: Identity of a task's untuned schedule among its measurements.
 DEFAULT_CANDIDATE = "default"
+#: The device that measurements of a replay are filed under, where nothing ran.
+REPLAY_DEVICE = "replay"
 #: Latency over the incumbent's above which a measurement stops after its first call, and after three calls.
 STOP_RATIOS = (3.0, 1.3)
 

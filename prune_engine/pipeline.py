@@ -19,16 +19,17 @@ from prune_engine import contracts
 from prune_engine.candidates import Candidate, CandidateBatch, SeenRows
 from prune_engine.config import EngineConfig
 from prune_engine.contracts import STRATEGY_FAILURES
-from prune_engine.draft_list import DraftList
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.masking import Masking
-from prune_engine.pool import Auditee, Pool
-from prune_engine.scoring import Scoring
-from prune_engine.selecting import with_few_audits
-from prune_engine.shortlist import Shortlist, Shortlister
 from prune_engine.space import DesignSpace
-from prune_engine.standing import OnFailure, Standing
+from prune_engine.stages.draft_list import DraftList
+from prune_engine.stages.masking import Masking
+from prune_engine.stages.pool import Auditee, Pool
+from prune_engine.stages.scoring import Scoring
+from prune_engine.stages.selecting import with_few_audits
+from prune_engine.stages.shortlist import Shortlist, Shortlister
+from prune_engine.stages.standing import OnFailure, Standing
+from prune_engine.stages.vetting import Refusal, Vetted, vetted
 from prune_engine.strategies import DraftScorer, Rule, SelectionPool, Selector, Strategy, Verifier
 from prune_engine.verdicts import (
     BoolArray,
@@ -40,7 +41,6 @@ from prune_engine.verdicts import (
     Stage,
     Verdict,
 )
-from prune_engine.vetting import Refusal, Vetted, vetted
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -14,15 +14,18 @@ from typing import TypeVar
 
 import pluggy
 
-from prune_engine import call_guard, hookspecs
-from prune_engine._plugin_loading import (
+from prune_engine import hookspecs
+from prune_engine.config import EngineConfig
+from prune_engine.errors import PluginContractError, PluginError, PluginTimeoutError, PruneEngineError
+from prune_engine.plugin_host import call_guard
+from prune_engine.plugin_host.loading import (
     OWN_DISTRIBUTION,
     PluginSource,
     describe,
     find_plugins,
     missing_dependency,
 )
-from prune_engine._registrations import (
+from prune_engine.plugin_host.registrations import (
     RegistrationError,
     check_item,
     check_items,
@@ -32,9 +35,7 @@ from prune_engine._registrations import (
     offered_arguments,
     spec_arguments,
 )
-from prune_engine.config import EngineConfig
-from prune_engine.errors import PluginContractError, PluginError, PluginTimeoutError, PruneEngineError
-from prune_engine.plugin_versions import attribute_misfit, requirement_misfit
+from prune_engine.plugin_host.versions import attribute_misfit, requirement_misfit
 from prune_engine.strategies import Strategy
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from prune_engine.errors import PluginContractError, PluginTimeoutError
 from prune_engine.funnel import Funnel
 from prune_engine.pipeline import Pipeline
 from prune_engine.space import DesignSpace, Int32Array, Sketch
+from prune_engine.stages.vetting import unsure
 from prune_engine.strategies import Explorer
-from prune_engine.vetting import unsure
 
 #: What the compiler makes of candidate ``row`` of a batch, int32 (v,): the rows that run, or None if it refuses.
 Checker = Callable[[CandidateBatch, int], "Int32Array | None"]

@@ -154,7 +154,7 @@ class SpaceRestriction:
 class DesignSpace:
     """All sketches of a task, and the symbols that can be asked of its batches, by name.
 
-    ``given`` are symbols that came with the space, see `prune_engine.given`: they hide registered ones of their
+    ``given`` are symbols that came with the space, see `own_kernels.given`: they hide registered ones of their
     names, and exist for opaque sketches as well.
     """
 

@@ -23,7 +23,7 @@ from prune_engine.verdicts import BoolArray, DraftScores, Float64Array, RuleKind
 
 if TYPE_CHECKING:
     from prune_engine.hardware.schema import HardwareProfile
-    from prune_engine.library import LibraryEntry, LibraryQuery
+    from prune_engine.library.entries import LibraryEntry, LibraryQuery
 
 #: Fitness of a batch, float64 (n,), >= 0, higher is better: what an explorer may climb on.
 Fitness = Callable[[CandidateBatch], Float64Array]

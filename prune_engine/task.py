@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from prune_engine.library import KernelClass
+    from prune_engine.library.entries import KernelClass
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,17 +13,17 @@ from kits.pipeline import HEURISTIC, Draft, Judge, MaskRule, RestrictRule, pipel
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DecisionWriter
-from prune_engine.decisions import read_decisions
+from prune_engine.decisions.files import DecisionWriter
+from prune_engine.decisions.records import read_decisions
 from prune_engine.engine import Engine
-from prune_engine.explain_decisions import Chain, explain_task
+from prune_engine.explain.chains import Chain, explain_task
 from prune_engine.hookspecs import hookimpl
 from prune_engine.lifecycle import SilentObserver
+from prune_engine.loop.task_state import TaskState
 from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.store.base import Store
 from prune_engine.strategies import DraftScorer, Rule, Verifier
-from prune_engine.task_state import TaskState
 from prune_engine.testing import FakeWorkbench, make_batch, make_measurement, make_profile, make_task
 from prune_engine.verdicts import BoolArray, DraftScores, Outcome, Stage, VerifyScores
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from prune_engine import hookspecs
-from prune_engine._registrations import RETURNS
 from prune_engine.config import EngineConfig
 from prune_engine.hookspecs import hookimpl
-from prune_engine.library_files import LibraryFile
+from prune_engine.library.files import LibraryFile
 from prune_engine.lifecycle import EngineInfo, PruneSummary
+from prune_engine.plugin_host.registrations import RETURNS
 from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
 from prune_engine.strategies import DraftScorer, Explorer, Rule, ScheduleTransfer, Selector, Verifier
 from prune_engine.symbols.table import SymbolDef

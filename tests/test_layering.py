@@ -27,10 +27,25 @@ CORE_EXCEPTIONS = {
     # What Python before 3.11 reads TOML with; imported when a pack's project is checked.
     "prune_engine/hardware/packs.py": {"tomli"},
     # Comparing versions as installers do; imported where a plugin's requirements are read.
-    "prune_engine/plugin_versions.py": {"packaging"},
+    "prune_engine/plugin_host/versions.py": {"packaging"},
     # Rank correlation with ties; imported when a ranking is judged.
-    "prune_engine/ranking.py": {"scipy"},
+    "prune_engine/recorded/ranking.py": {"scipy"},
 }
+#: Packages of the core, each of which may import those before it.
+LAYERS = (
+    "plugin_host",
+    "stages",
+    "library",
+    "provenance",
+    "audits",
+    "whitelist",
+    "decisions",
+    "transfer",
+    "explain",
+    "loop",
+    "own_kernels",
+    "recorded",
+)
 #: What each outer package may import of the others; layers point down.
 MAY_IMPORT: dict[str, set[str]] = {
     "store": set(),
@@ -59,7 +74,11 @@ UPWARD = {
 PLUGIN_LIBRARIES = {"numpy"}
 OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tuner": {"kernel_tuner"}}
 #: What no plugin may lean on: the engine's own works, and what stands above it.
-INNER = ("metaschedule", "cli", "engine", "plugins", "api", "ffi", "report")
+INNER = (
+    *("metaschedule", "cli", "engine", "plugins", "api", "ffi", "report"),
+    *("stages", "plugin_host", "provenance", "audits", "whitelist", "decisions", "transfer", "explain", "loop"),
+    "recorded",
+)
 #: Library -> the only folders that import it.
 KEPT_IN = {
     "tvm": ("prune_engine/metaschedule/",),
@@ -201,7 +220,21 @@ def test_every_outer_package_has_its_place() -> None:
     """A new package is core until it is placed; then it must be said what it may import."""
     assert set(MAY_IMPORT) == set(OUTER)
     folders = {file.parent.name for file in PACKAGE.glob("*/__init__.py")}
-    assert folders - set(OUTER) == {"hardware", "schemas", "symbols"}
+    assert folders - set(OUTER) == {"hardware", "schemas", "symbols", *LAYERS}
+
+
+def test_packages_of_the_core_point_down() -> None:
+    """The files beside them are the engine's contracts and what puts the packages together; they may know any."""
+    places = {package: place for place, package in enumerate(LAYERS)}
+    strays = [
+        str(item)
+        for item in PRODUCT
+        if is_core(item.file)
+        and (here := places.get(Path(item.file).parts[1])) is not None
+        and places.get([*item.module.split("."), ""][1], -1) > here
+    ]
+    assert strays == []
+    assert all(Path(PACKAGE / package).is_dir() for package in LAYERS)
 
 
 def test_plugins_import_public_names_only() -> None:
@@ -235,7 +268,7 @@ BAD = [
     ("prune_engine/hardware/x.py", "from ..metaschedule import traces", core_breaks),
     ("prune_engine/x.py", "import rich", core_breaks),
     ("prune_engine/hardware/x.py", "import platformdirs", core_breaks),
-    ("plugins/prune_engine_x/a.py", "from prune_engine._registrations import RETURNS", plugin_breaks),
+    ("plugins/prune_engine_x/a.py", "from prune_engine.plugin_host.registrations import RETURNS", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "from prune_engine.space import _divisors", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "from prune_engine import metaschedule", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "from prune_engine.api.tuning import tune", plugin_breaks),
@@ -275,7 +308,7 @@ def test_the_checks_pass_a_good_import(file, source, breaks) -> None:
         ("import prune_engine.plugins, prune_engine.engine", ("tvm", "lightgbm", "sqlalchemy", "pytest")),
         ("import prune_engine.testing", ("tvm", "pytest", "sqlalchemy")),
         ("import prune_engine.cli", ("tvm", "lightgbm", "onnx", "onnxruntime", "sqlalchemy")),
-        ("import prune_engine.pruner", ("tvm", "lightgbm", "sqlalchemy", "typer", "rich")),
+        ("import prune_engine.own_kernels.pruner", ("tvm", "lightgbm", "sqlalchemy", "typer", "rich")),
         (
             "import prune_engine.api.tuning, prune_engine.api.search, prune_engine.api.results",
             ("tvm", "lightgbm", "onnx", "onnxruntime", "sqlalchemy", "typer", "rich"),

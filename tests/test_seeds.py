@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from kits.recordings import gemm_database
 
-from prune_engine.decision_files import decision_files, lines_of
+from prune_engine.decisions.files import decision_files, lines_of
 
 ROOT = Path(__file__).parents[1]
 
@@ -45,9 +45,9 @@ SOURCES = {
     ("prune_engine/metaschedule/traces.py", "Schedule", "1"),
     ("prune_engine/metaschedule/traces.py", "default_rng", "0"),
     ("prune_engine/metaschedule/tune.py", "MeasureSettings", "request.config.seed"),
-    ("prune_engine/pruner.py", "default_rng", "self._config.seed"),
-    ("prune_engine/ranking.py", "default_rng", "config.seed"),
-    ("prune_engine/ranking.py", "default_rng", "seed"),
+    ("prune_engine/own_kernels/pruner.py", "default_rng", "self._config.seed"),
+    ("prune_engine/recorded/ranking.py", "default_rng", "config.seed"),
+    ("prune_engine/recorded/ranking.py", "default_rng", "seed"),
     ("prune_engine/row_memory.py", "default_rng", "24301"),
 }
 #: Calls that hand a seed on: what they are given is told here only where it is made.

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import ConfigError, SpaceError
-from prune_engine.given import DecisionColumns, GivenSymbol
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.own_spaces import batch_of, decisions_of, own_space
-from prune_engine.pruner import Pruner
-from prune_engine.pruning import Pruned
+from prune_engine.own_kernels.given import DecisionColumns, GivenSymbol
+from prune_engine.own_kernels.own_spaces import batch_of, decisions_of, own_space
+from prune_engine.own_kernels.pruner import Pruner
+from prune_engine.own_kernels.pruning import Pruned
 from prune_engine_kernel_tuner.package import row_numbers, searchspace_of
 from prune_engine_kernel_tuner.results import Results, read_results
 from prune_engine_kernel_tuner.strategy import PruneEngineStrategy
@@ -46,8 +46,8 @@ def kernel_space(
         tune_params: the values of each parameter, as for ``tune_kernel``.
         restrictions: as for ``tune_kernel``: strings, functions, constraints, or a list of them.
         profile: the device: a profile, its name, or the path of a YAML file.
-        symbols: what a configuration needs and does, see `prune_engine.given.with_symbols`. ``threads_per_block``
-            is the product of the block sizes if it is not given.
+        symbols: what a configuration needs and does, see `prune_engine.own_kernels.given.with_symbols`.
+            ``threads_per_block`` is the product of the block sizes if it is not given.
         name: of the kernel: what is learnt is kept by it.
         dtype: what the kernel computes in.
         n_results: how many elements it writes.
@@ -194,7 +194,7 @@ class KernelSpace:
         self._pruner.learn(self._batch.space, self._batch.take(np.asarray(rows, dtype=np.int64)), run_secs)
 
     def save(self, path: Path) -> bool:
-        """Write what was learnt, see `prune_engine.pruner.Pruner.save`."""
+        """Write what was learnt, see `prune_engine.own_kernels.pruner.Pruner.save`."""
         return self._pruner.save(path)
 
     def _values(self) -> list[tuple[Any, ...]]:

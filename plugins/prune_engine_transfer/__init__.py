@@ -7,7 +7,7 @@ from pathlib import Path
 
 from prune_engine.hookspecs import hookimpl
 from prune_engine.library import Origin
-from prune_engine.library_files import LibraryFile
+from prune_engine.library.files import LibraryFile
 from prune_engine.strategies import Library, ScheduleTransfer
 from prune_engine_transfer.refit import RefitTransfer
 

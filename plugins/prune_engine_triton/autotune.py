@@ -11,9 +11,9 @@ import numpy as np
 
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.own_spaces import batch_of, own_space
-from prune_engine.pruner import Pruner
-from prune_engine.pruning import Pruned
+from prune_engine.own_kernels.own_spaces import batch_of, own_space
+from prune_engine.own_kernels.pruner import Pruner
+from prune_engine.own_kernels.pruning import Pruned
 from prune_engine_triton.footprints import Footprint
 
 _MS_PER_SEC = 1e3

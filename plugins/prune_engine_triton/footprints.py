@@ -24,7 +24,7 @@ _WGMMA_ROWS, _WGMMA_WARPS = 64, 4
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Symbols of a kernel by name, see `prune_engine.given.with_symbols`, and the type that it computes in.
+    """Symbols of a kernel by name, and the type that it computes in; see `prune_engine.own_kernels.given`.
 
     ``needs`` are names of arguments without which nothing can be said of its time. Functions get columns: one
     value per configuration of each meta-parameter, of ``num_warps``, ``num_stages`` and ``num_ctas``, and of every

@@ -133,8 +133,8 @@ class TuneResult:
         were recorded.
         """
         from prune_engine.cli.explain_tasks import candidate_named, known_tasks, task_named
-        from prune_engine.decisions import read_decisions
-        from prune_engine.explain_decisions import Chain, explain_candidate, explain_task
+        from prune_engine.decisions.records import read_decisions
+        from prune_engine.explain.chains import Chain, explain_candidate, explain_task
 
         with python_names():
             known = task_named(str(task), known_tasks(self.out, None))

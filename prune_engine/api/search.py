@@ -20,8 +20,8 @@ from prune_engine.space import DesignSpace
 
 if TYPE_CHECKING:
     from prune_engine.hardware.schema import HardwareProfile
-    from prune_engine.own_spaces import Value
-    from prune_engine.steps import Proposal
+    from prune_engine.loop.steps import Proposal
+    from prune_engine.own_kernels.own_spaces import Value
     from prune_engine.task import TuningTask
 
 #: What is searched: a model or workload, a space, or the values of parameters by name.

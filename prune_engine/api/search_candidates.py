@@ -79,7 +79,7 @@ class Best:
 
 def decisions_by_name(space: DesignSpace, candidate: Candidate) -> Mapping[str, Any]:
     """The decisions of a candidate by variable: as the space's owner gave them, or TVM's factors and values."""
-    from prune_engine.given import Values
+    from prune_engine.own_kernels.given import Values
 
     sketch = space.sketches[candidate.sketch_index]
     found: dict[str, Any] = {}

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from prune_engine.api.model_sources import Model, named
 from prune_engine.api.requests import PathLike, at_least_one, path_text, study_request
 from prune_engine.config import EngineConfig
-from prune_engine.elsewhere import ElsewhereBench
 from prune_engine.errors import ConfigError
+from prune_engine.loop.elsewhere import ElsewhereBench
 from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace
 
 if TYPE_CHECKING:
     from prune_engine.hardware.schema import HardwareProfile
-    from prune_engine.own_spaces import Value
+    from prune_engine.own_kernels.own_spaces import Value
     from prune_engine.task import TuningTask
 
 #: Kernels that an error names.
@@ -46,11 +46,11 @@ def place_of_space(
     device: str | None,
 ) -> Place:
     """A space of one's own. ``given`` are options that change nothing here, None each. Raises ConfigError."""
-    from prune_engine.given import with_symbols
     from prune_engine.hardware.host import usable_cpus
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.schema import HardwareProfile
-    from prune_engine.own_spaces import own_space
+    from prune_engine.own_kernels.given import with_symbols
+    from prune_engine.own_kernels.own_spaces import own_space
 
     if idle := [option for option, value in given.items() if value is not None]:
         raise ConfigError(
@@ -110,7 +110,7 @@ def place_of_model(
     (_, one), chosen = tasks[0], study.device.profile
     space = study.space(one)
     if symbols:
-        from prune_engine.given import with_symbols
+        from prune_engine.own_kernels.given import with_symbols
 
         space = with_symbols(space, symbols)
     space = replace(space, task=one)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from prune_engine.audits import merged
+from prune_engine.audits.rates import merged
 from prune_engine.cli.tables import percent
 from prune_engine.verdicts import Stage
 
 if TYPE_CHECKING:
-    from prune_engine.audits import AuditReport
+    from prune_engine.audits.rates import AuditReport
     from prune_engine.lifecycle import TaskResult
 
 

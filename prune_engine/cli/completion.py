@@ -72,7 +72,7 @@ def _profiles(_: typer.Context) -> Iterator[str]:
 
 
 def _plugins(_: typer.Context) -> Iterator[str]:
-    from prune_engine._plugin_loading import find_plugins
+    from prune_engine.plugin_host.loading import find_plugins
 
     for source in find_plugins(()):
         yield source.name

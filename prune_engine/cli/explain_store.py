@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from prune_engine.cli.explain_tasks import KnownTask, candidate_named
 from prune_engine.errors import ConfigError
-from prune_engine.explain import explain_measurement, explain_verdicts
+from prune_engine.explain.tasks import explain_measurement, explain_verdicts
 from prune_engine.measurement import DEFAULT_CANDIDATE
 
 if TYPE_CHECKING:

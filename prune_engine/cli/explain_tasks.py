@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from prune_engine.decision_files import DECISIONS_FOLDER
-from prune_engine.decisions import read_tasks, runs_of
+from prune_engine.decisions.files import DECISIONS_FOLDER
+from prune_engine.decisions.records import read_tasks, runs_of
 from prune_engine.errors import ConfigError
 
 if TYPE_CHECKING:

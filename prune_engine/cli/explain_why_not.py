@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from prune_engine.candidates import CandidateBatch
-    from prune_engine.counterfactual import Counterfactuals
-    from prune_engine.decisions import Decision
+    from prune_engine.decisions.records import Decision
+    from prune_engine.explain.counterfactual import Counterfactuals
     from prune_engine.metaschedule.study import Study
     from prune_engine.space import DesignSpace
     from prune_engine.task import TuningTask
@@ -35,9 +35,9 @@ def why_not_told(
 
     from prune_engine.assignments import completions, parse_assignment
     from prune_engine.config import EngineConfig
-    from prune_engine.counterfactual import Counterfactuals
-    from prune_engine.explain_decisions import choices_text
-    from prune_engine.explain_why_not import explain_why_not, why_not_record
+    from prune_engine.explain.chains import choices_text
+    from prune_engine.explain.counterfactual import Counterfactuals
+    from prune_engine.explain.why_not import explain_why_not, why_not_record
 
     assignment = parse_assignment(decisions)  # before anything that takes seconds
     what, name, known = _meant(wanted, tasks, model)
@@ -133,7 +133,7 @@ def _others(
 ) -> tuple[list[CandidateBatch], str]:
     """What the draft ranks among: the last draft list of the run, else draws that the rules keep."""
     from prune_engine.candidates import CandidateBatch
-    from prune_engine.decisions import read_decisions
+    from prune_engine.decisions.records import read_decisions
     from prune_engine.enumeration import drawn
     from prune_engine.numeric_safety import STRATEGY
 

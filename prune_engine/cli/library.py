@@ -16,7 +16,7 @@ from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.hardware import HardwareProfile
-    from prune_engine.library import LibraryEntry, LibraryQuery
+    from prune_engine.library.entries import LibraryEntry, LibraryQuery
     from prune_engine.metaschedule.library_import import ImportedLibrary
     from prune_engine.store.base import Store
 
@@ -54,7 +54,7 @@ def list_library(
     """List tuned kernels by model and device, each with its fastest schedule, the slowest kernel first."""
     from prune_engine.cli.library_tables import grouped, kernel_record, print_kernels
     from prune_engine.errors import ConfigError
-    from prune_engine.library import LibraryQuery
+    from prune_engine.library.entries import LibraryQuery
 
     if file is not None and builtin:
         raise ConfigError("two libraries to list", who="--builtin", got=str(file), expected="one of them")
@@ -103,7 +103,7 @@ def import_library(
     from prune_engine.cli.library_tables import import_record, print_import
     from prune_engine.cli.options import refuse_without_effect
     from prune_engine.errors import ConfigError
-    from prune_engine.library_files import read_library
+    from prune_engine.library.files import read_library
 
     if _is_database(source):
         with redirect_stdout(sys.stderr):
@@ -147,8 +147,8 @@ def export(
     from prune_engine.cli.output_file import check_place
     from prune_engine.cli.tables import counted
     from prune_engine.errors import ConfigError
-    from prune_engine.library import LibraryQuery
-    from prune_engine.library_files import write_library
+    from prune_engine.library.entries import LibraryQuery
+    from prune_engine.library.files import write_library
 
     check_place(file)
     with _opened(store) as opened:
@@ -194,7 +194,7 @@ def prune_library(
     from prune_engine.cli.library_tables import to_remove
     from prune_engine.cli.tables import counted
     from prune_engine.errors import ConfigError
-    from prune_engine.library import LibraryQuery
+    from prune_engine.library.entries import LibraryQuery
 
     filters = (older_than, keep, model, device)
     if not entry and all(value is None for value in filters):
@@ -238,10 +238,10 @@ def _opened(url: str | None, *, may_make: bool = False) -> Iterator[Store]:
 def _shipped(query: LibraryQuery) -> list[LibraryEntry]:
     """What plugins bring along; what cannot be read of it is told."""
     from prune_engine.config import EngineConfig
-    from prune_engine.joined_library import JoinedLibrary
-    from prune_engine.library_files import LibraryFile
+    from prune_engine.library.files import LibraryFile
     from prune_engine.plugins import PluginHost
     from prune_engine.strategies import Library
+    from prune_engine.transfer.joined_library import JoinedLibrary
 
     config = EngineConfig()
     host = PluginHost(config)
@@ -254,7 +254,7 @@ def _shipped(query: LibraryQuery) -> list[LibraryEntry]:
 
 
 def _entries_in(file: Path, query: LibraryQuery) -> list[LibraryEntry]:
-    from prune_engine.library_files import read_library
+    from prune_engine.library.files import read_library
 
     contents = read_library(file)
     for remark in contents.remarks:

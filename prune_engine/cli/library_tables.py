@@ -11,7 +11,7 @@ from typing import Any
 
 from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
 from prune_engine.hardware.host import cpu_model
-from prune_engine.library import LibraryEntry
+from prune_engine.library.entries import LibraryEntry
 
 
 @dataclass(frozen=True, slots=True)

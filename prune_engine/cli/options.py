@@ -89,7 +89,7 @@ def _quoted(text: str) -> str:
 
 def check_blocked(names: Sequence[str], files: Sequence[Path]) -> None:
     """See that there is a plugin of each name that is not to be loaded. Raises ConfigError."""
-    from prune_engine import blocked_names
+    from prune_engine.plugin_host import blocked_names
 
     blocked_names.check_blocked(names, files, "--block")
 

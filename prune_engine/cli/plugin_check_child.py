@@ -15,18 +15,18 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from prune_engine import call_guard
-from prune_engine._plugin_loading import (
+from prune_engine.cli.plugin_check_targets import CheckTarget
+from prune_engine.config import EngineConfig
+from prune_engine.errors import PluginError, PluginTimeoutError
+from prune_engine.plugin_host import call_guard
+from prune_engine.plugin_host.loading import (
     OWN_DISTRIBUTION,
     PluginSource,
     describe,
     find_plugins,
     missing_dependency,
 )
-from prune_engine.cli.plugin_check_targets import CheckTarget
-from prune_engine.config import EngineConfig
-from prune_engine.errors import PluginError, PluginTimeoutError
-from prune_engine.plugin_versions import requirement_misfit, says_for_which
+from prune_engine.plugin_host.versions import requirement_misfit, says_for_which
 from prune_engine.plugins import PluginHost, PluginStatus
 from prune_engine.symbols.table import SymbolDef
 

@@ -37,10 +37,10 @@ def settings(symbols: Mapping[str, SymbolDef]) -> list[Setting]:
 
 @cache
 def _space(profile: str, symbols: tuple[SymbolDef, ...]) -> DesignSpace:
-    from prune_engine._plugin_loading import OWN_DISTRIBUTION, find_plugins
     from prune_engine.config import EngineConfig
     from prune_engine.metaschedule.study import Study
     from prune_engine.metaschedule.study_device import StudyRequest
+    from prune_engine.plugin_host.loading import OWN_DISTRIBUTION, find_plugins
 
     strangers = tuple({s.name for s in find_plugins(()) if s.distribution != OWN_DISTRIBUTION})
     config = EngineConfig(blocked_plugins=strangers, draft_scorer=None, verifier=None)

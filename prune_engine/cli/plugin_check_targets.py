@@ -47,7 +47,7 @@ def check_targets(what: str) -> list[CheckTarget]:
         return [_of_file(path)]
     if (path / "pyproject.toml").is_file():
         return list(_of_project(path))
-    from prune_engine._plugin_loading import find_plugins
+    from prune_engine.plugin_host.loading import find_plugins
 
     found = list(find_plugins(()))
     named = [source for source in found if source.name == what]

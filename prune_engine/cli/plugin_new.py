@@ -178,7 +178,7 @@ def _engine_versions() -> str:
 
 def _checked_name(name: str) -> str:
     """A plugin's name without the usual prefix. Raises ConfigError unless it can be one and is free."""
-    from prune_engine._plugin_loading import find_plugins
+    from prune_engine.plugin_host.loading import find_plugins
 
     short = name.lower().removeprefix(_PREFIX)
     if not _NAME.fullmatch(short) or len(short) > _MAX_LENGTH or re.search(r"[._-]{2}", short):

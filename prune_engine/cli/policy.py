@@ -12,7 +12,7 @@ import typer
 from prune_engine.cli.streams import writing_to_stdout
 
 if TYPE_CHECKING:
-    from prune_engine.policy import Policy
+    from prune_engine.provenance.policy import Policy
 
 policy = typer.Typer(
     name="policy",
@@ -165,8 +165,8 @@ def diff(
 ) -> None:
     """List what differs between two policies, field by field. The options say what "current" is."""
     from prune_engine.cli.policy_sources import CurrentOptions, policy_from
-    from prune_engine.policy import change_lines
-    from prune_engine.policy import diff as difference
+    from prune_engine.provenance.policy import change_lines
+    from prune_engine.provenance.policy import diff as difference
 
     options = CurrentOptions(
         profile,
@@ -220,7 +220,7 @@ def pin(
     """Write a policy to a lock file, which `prune-engine tune --policy FILE` holds a run to."""
     from prune_engine.cli.output_file import check_replaceable
     from prune_engine.cli.policy_sources import CurrentOptions, policy_from
-    from prune_engine.policy_files import write_lock
+    from prune_engine.provenance.policy_files import write_lock
 
     check_replaceable(file, head=b"{")
     options = CurrentOptions(

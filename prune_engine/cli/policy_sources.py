@@ -11,7 +11,7 @@ from prune_engine.errors import ConfigError
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
-    from prune_engine.policy import Policy
+    from prune_engine.provenance.policy import Policy
 
 #: What stands for the policy of the options.
 CURRENT = "current"
@@ -79,7 +79,7 @@ def current_policy(options: CurrentOptions) -> Policy:
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.schema import HardwareProfile
     from prune_engine.plugins import PluginHost
-    from prune_engine.policy import policy_of
+    from prune_engine.provenance.policy import policy_of
     from prune_engine.strategy_set import load_strategies
 
     config = options.config()
@@ -105,7 +105,7 @@ def policy_from(source: str, options: CurrentOptions, store: str | None) -> tupl
     if path.is_dir():
         return f"the policy of {source}", _of_artifact(path)
     if path.is_file():
-        from prune_engine.policy_files import read_lock
+        from prune_engine.provenance.policy_files import read_lock
 
         return f"the policy pinned in {source}", read_lock(path)
     return _of_run(source, store)
@@ -135,7 +135,7 @@ def _of_run(run_id: str, url: str | None) -> tuple[str, Policy]:
 def _recorded(manifest: object, who: str) -> Policy:
     from collections.abc import Mapping
 
-    from prune_engine.policy import Policy
+    from prune_engine.provenance.policy import Policy
 
     record = manifest.get("policy") if isinstance(manifest, Mapping) else None
     if record is None:

@@ -18,8 +18,8 @@ from prune_engine.cli.streams import say, writing_to_stdout
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
     from prune_engine.hardware.schema import HardwareProfile
-    from prune_engine.ranking import Ranking
-    from prune_engine.recordings import RecordedSpace
+    from prune_engine.recorded.ranking import Ranking
+    from prune_engine.recorded.spaces import RecordedSpace
 
 _DEVICE, _STRATEGY, _SAMPLES = "Device", "Strategies", "Measured candidates"
 
@@ -190,8 +190,8 @@ def _table_rows(
 ) -> list[dict[str, Any]]:
     from prune_engine.config import NAMED_PRIORS
     from prune_engine.errors import ConfigError
-    from prune_engine.kernel_table_files import read_kernel_tables
-    from prune_engine.ranking import train_prior
+    from prune_engine.recorded.kernel_table_files import read_kernel_tables
+    from prune_engine.recorded.ranking import train_prior
 
     if source is not None and config.prior not in NAMED_PRIORS:
         raise ConfigError(
@@ -234,7 +234,7 @@ def _device_profile(device: str, wanted: str | None) -> HardwareProfile:
     from prune_engine.errors import ProfileError
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.unknown import unknown_gpu
-    from prune_engine.kernel_tables import plain_device_name
+    from prune_engine.recorded.kernel_tables import plain_device_name
 
     registry = ProfileRegistry()
     if wanted is not None:
@@ -256,7 +256,7 @@ def _row(
 ) -> dict[str, Any]:
     """One workload as a record; what cannot be ranked has an ``error``."""
     from prune_engine.errors import ConfigError
-    from prune_engine.ranking import rank as rank_space
+    from prune_engine.recorded.ranking import rank as rank_space
     from prune_engine.store.open import open_store
 
     if recorded.remark:

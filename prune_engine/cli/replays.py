@@ -15,7 +15,7 @@ from prune_engine.cli.streams import say, writing_to_stdout
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
     from prune_engine.lifecycle import Observer
-    from prune_engine.replay import Replay
+    from prune_engine.recorded.replay import Replay
     from prune_engine.store.base import Store
 
 #: Where results go if nobody says.
@@ -48,13 +48,13 @@ def replay_database(
     from prune_engine.cli.output_file import make_folder
     from prune_engine.cli.report_option import report_file
     from prune_engine.cli.sessions import write_result
-    from prune_engine.decision_files import DECISIONS_FOLDER, DecisionWriter
+    from prune_engine.decisions.files import DECISIONS_FOLDER, DecisionWriter
     from prune_engine.errors import ConfigError
     from prune_engine.hardware.fit import check_fits
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
     from prune_engine.metaschedule.recorded import read_recorded
-    from prune_engine.replay import replay
+    from prune_engine.recorded.replay import replay
     from prune_engine.store.open import open_store
 
     is_written = out_dir is not None or decision_bytes > 0 or report is not None

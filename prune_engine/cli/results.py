@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from prune_engine.audits import merged
+from prune_engine.audits.rates import merged
 from prune_engine.cli.audit_lines import audit_lines, audit_records
 from prune_engine.cli.progress import task_table
 from prune_engine.cli.transfer_lines import task_record, transfer_lines, transfer_record

@@ -13,7 +13,7 @@ import typer
 from prune_engine.cli.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
-    from prune_engine.verification import Verification
+    from prune_engine.provenance.verification import Verification
 
 #: What CI sees when a kept kernel does not hold any more.
 REGRESSION = 1
@@ -71,7 +71,7 @@ def verify(
 
 def _print(result: Verification, is_regression: bool) -> None:
     from prune_engine.cli.tables import counted
-    from prune_engine.policy import change_lines
+    from prune_engine.provenance.policy import change_lines
 
     for old, new, what in (
         (*result.devices, "device"),

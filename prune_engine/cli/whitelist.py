@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prune_engine.errors import ConfigError
     from prune_engine.metaschedule.whitelist_source import Offer
     from prune_engine.store.base import Store
-    from prune_engine.whitelist import Whitelist, WhitelistEntry, WhitelistEvent
+    from prune_engine.whitelist.entries import Whitelist, WhitelistEntry, WhitelistEvent
 
 whitelist = typer.Typer(
     name="whitelist",
@@ -107,8 +107,8 @@ def add(
     from prune_engine.metaschedule.targets import resolve_target
     from prune_engine.metaschedule.whitelist_check import examining
     from prune_engine.metaschedule.whitelist_kernels import entry_for
-    from prune_engine.whitelist_events import added
-    from prune_engine.whitelist_placing import Schedule
+    from prune_engine.whitelist.events import added
+    from prune_engine.whitelist.placing import Schedule
 
     if folder is not None and kernel is not None:
         raise ConfigError("without effect with --from", who="--task", remedy=f"Name the kernel in place of {task}.")
@@ -164,7 +164,7 @@ def remove(
 ) -> None:
     """End an entry. What was known of it stays on record, with the reason."""
     from prune_engine.errors import ConfigError
-    from prune_engine.whitelist_events import removed
+    from prune_engine.whitelist.events import removed
 
     if not reason.strip():
         raise ConfigError("a removal needs a reason", who="--reason", got=repr(reason))
@@ -201,7 +201,7 @@ def verify(
     from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.whitelist_tables import check_record, evidence_line
     from prune_engine.metaschedule.whitelist_check import examining
-    from prune_engine.whitelist_events import checked
+    from prune_engine.whitelist.events import checked
 
     n_threads = threads_or_default(threads)
     author = by or _user()
@@ -249,7 +249,7 @@ def export(
     from prune_engine.cli.output_file import check_place, write_whole
     from prune_engine.cli.tables import counted
     from prune_engine.cli.whitelist_export import check_all_readable, check_nothing_lost
-    from prune_engine.whitelist_files import whitelist_text
+    from prune_engine.whitelist.files import whitelist_text
 
     check_place(file, head=b"{")
     with _opened(store) as opened:
@@ -277,8 +277,8 @@ def import_entries(
 ) -> None:
     """Take in a whitelist. Entries of another machine or compiler count here once `whitelist verify` passed."""
     from prune_engine.cli.whitelist_tables import counts_here
-    from prune_engine.whitelist_files import read_whitelist
-    from prune_engine.whitelist_merging import merged
+    from prune_engine.whitelist.files import read_whitelist
+    from prune_engine.whitelist.merging import merged
 
     contents = read_whitelist(file)
     with _opened(store, may_make=True) as opened:
@@ -327,7 +327,7 @@ def _offer(
 
 def _refuse_known(listed: Whitelist, offer: Offer) -> None:
     """Raise ConfigError for a schedule that is listed, before it is checked again."""
-    from prune_engine.harvest import without_postprocessing
+    from prune_engine.loop.harvest import without_postprocessing
 
     trace_json = without_postprocessing(offer.trace_json)
     for one in listed.of(offer.task):
@@ -360,7 +360,7 @@ def _opened(url: str | None, *, may_make: bool = False) -> Iterator[Store]:
 
 
 def _listed(store: Store) -> Whitelist:
-    from prune_engine.whitelist_events import whitelist_of
+    from prune_engine.whitelist.events import whitelist_of
 
     return whitelist_of(store.whitelist_events())
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from prune_engine.bounded_files import json_of, read_bounded
 from prune_engine.errors import ConfigError, OutputError, StoreError
-from prune_engine.whitelist import Whitelist
-from prune_engine.whitelist_files import MARK, read_whitelist
+from prune_engine.whitelist.entries import Whitelist
+from prune_engine.whitelist.files import MARK, read_whitelist
 
 #: Entries that an error names.
 _N_NAMED = 4

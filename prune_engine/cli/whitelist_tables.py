@@ -8,9 +8,9 @@ from typing import Any
 
 from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
 from prune_engine.hardware.host import cpu_model
-from prune_engine.harvest import compiler_version
-from prune_engine.whitelist import Check, Removal, Whitelist, WhitelistEntry
-from prune_engine.whitelist_events import entry_text
+from prune_engine.loop.harvest import compiler_version
+from prune_engine.whitelist.entries import Check, Removal, Whitelist, WhitelistEntry
+from prune_engine.whitelist.events import entry_text
 
 #: Digits of an entry's id in tables.
 _ID_WIDTH = 10

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
-from prune_engine.blocked_names import check_blocked
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
@@ -24,6 +23,7 @@ from prune_engine.ffi.sessions import Session
 from prune_engine.ffi.table_spaces import table_space
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.plugin_host.blocked_names import check_blocked
 from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace
 from prune_engine.strategy_set import Strategies, load_strategies

@@ -19,9 +19,9 @@ from prune_engine.ffi.table_spaces import with_columns, work_out
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.pipeline import Pipeline
-from prune_engine.reasons import CandidateSymbols, reason_of
 from prune_engine.space import DesignSpace, Int32Array
-from prune_engine.standing import as_contract_error, problem_of
+from prune_engine.stages.reasons import CandidateSymbols, reason_of
+from prune_engine.stages.standing import as_contract_error, problem_of
 from prune_engine.strategies import Explorer, Rule, Strategy
 from prune_engine.strategy_set import Strategies
 from prune_engine.verdicts import BoolArray, Float64Array, Outcome, RuleKind, Stage, Verdict

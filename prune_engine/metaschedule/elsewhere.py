@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from prune_engine.candidates import Candidate
-from prune_engine.elsewhere import ElsewhereBench
 from prune_engine.errors import SpaceError
+from prune_engine.loop.elsewhere import ElsewhereBench
 from prune_engine.measurement import MeasureError
 from prune_engine.metaschedule.materialise import Materialiser
 from prune_engine.metaschedule.traces import trace_to_json, trace_with

@@ -11,6 +11,7 @@ import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import PruneEngineError
+from prune_engine.loop.teaching import Teacher
 from prune_engine.metaschedule.embedded_bench import structural_hash
 from prune_engine.metaschedule.embedded_device import EmbeddedOptions, Remarks, device_of, task_in
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, Materialiser, last_line
@@ -18,11 +19,10 @@ from prune_engine.metaschedule.trace_book import TraceBook
 from prune_engine.pipeline import Pipeline
 from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace, Int32Array, Sketch
-from prune_engine.standing import problem_of
+from prune_engine.stages.standing import problem_of
 from prune_engine.strategies import Positions, Rule, Strategy
 from prune_engine.strategy_set import load_strategies
 from prune_engine.task import TuningTask
-from prune_engine.teaching import Teacher
 
 #: Structures of one kernel that are read; its mutators make a few out of each design space.
 _MAX_SKETCHES = 256

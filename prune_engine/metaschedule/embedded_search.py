@@ -12,7 +12,8 @@ import numpy as np
 from prune_engine.candidates import CandidateBatch
 from prune_engine.engine import Engine
 from prune_engine.errors import PruneEngineError, SpaceError
-from prune_engine.harvest import HarvestContext, harvest
+from prune_engine.loop.harvest import HarvestContext, harvest
+from prune_engine.loop.steps import Steps
 from prune_engine.measurement import MeasuredCandidate, MeasureError, MeasureErrorKind, Measurement
 from prune_engine.metaschedule.database_records import RecordedRun, records_of
 from prune_engine.metaschedule.embedded_bench import ContextBench, structural_hash
@@ -26,7 +27,6 @@ from prune_engine.metaschedule.trace_book import TraceBook
 from prune_engine.metaschedule.traces import trace_to_json
 from prune_engine.plugins import PluginHost
 from prune_engine.space import DesignSpace, Sketch
-from prune_engine.steps import Steps
 from prune_engine.store.base import Store
 from prune_engine.strategy_set import load_strategies
 from prune_engine.task import TuningTask

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from prune_engine.audits.known_good import RuleDrop, dropping_rules
 from prune_engine.candidates import CandidateBatch
 from prune_engine.errors import SpaceError
 from prune_engine.hardware.schema import HardwareProfile
@@ -18,13 +19,12 @@ from prune_engine.metaschedule.numeric_check import check_in_pool, scheduled_jso
 from prune_engine.metaschedule.record_rows import RecordRow
 from prune_engine.metaschedule.recorded import SketchMatcher
 from prune_engine.numeric_safety import FpPolicy, SafetyReport
-from prune_engine.rule_audit import RuleDrop, dropping_rules
+from prune_engine.provenance.verification import Check, CheckStatus, Times, judge_times, paired_times, slowdown_of
 from prune_engine.space import DesignSpace
 from prune_engine.strategies import Rule
 from prune_engine.symbols.table import SymbolDef
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import RuleKind
-from prune_engine.verification import Check, CheckStatus, Times, judge_times, paired_times, slowdown_of
 
 #: A kernel that looks slower is timed again so often before it counts as slower.
 _N_ATTEMPTS = 3

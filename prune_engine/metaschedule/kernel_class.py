@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prune_engine.errors import SpaceError
-from prune_engine.library import KernelClass
+from prune_engine.library.entries import KernelClass
 from prune_engine.metaschedule.statement_text import BufferNames, statement_text
 from prune_engine.metaschedule.tir_affine import integer_of
 from prune_engine.metaschedule.tir_nest import kernel_of

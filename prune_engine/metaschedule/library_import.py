@@ -11,13 +11,13 @@ import numpy as np
 
 from prune_engine.hardware.host import cpu_model
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.harvest import compiler_version, peak_flop_per_sec
-from prune_engine.library import Choice, LibraryEntry, Origin
+from prune_engine.library.entries import Choice, LibraryEntry, Origin
+from prune_engine.loop.harvest import compiler_version, peak_flop_per_sec
 from prune_engine.metaschedule.database import RECORDS_FILE
 from prune_engine.metaschedule.recorded import read_recorded
 from prune_engine.metaschedule.targets import resolve_target, threads_of
 from prune_engine.metaschedule.trace_json import TraceWriter
-from prune_engine.recordings import RecordedSpace
+from prune_engine.recorded.spaces import RecordedSpace
 from prune_engine.symbols.table import SYMBOLS_VERSION
 
 #: The profile of a device that kernels ran on, with so many threads; None where there is none.

@@ -15,8 +15,8 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.metaschedule.embedded_device import EmbeddedOptions, Remarks, postprocs_of, prepare_compiler
 from prune_engine.metaschedule.embedded_judge import Judge, JudgedTask, is_reading
 from prune_engine.metaschedule.ffi_errors import register_errors
-from prune_engine.reasons import CandidateSymbols, reason_of
 from prune_engine.space import Int32Array
+from prune_engine.stages.reasons import CandidateSymbols, reason_of
 from prune_engine.strategies import Rule
 from prune_engine.verdicts import RuleKind
 

@@ -33,7 +33,7 @@ from prune_engine.metaschedule.relax_tasks import block_names, task_of
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.traces import plain
 from prune_engine.metaschedule.workloads.survival import try_space
-from prune_engine.recordings import RecordedSpace, Recording
+from prune_engine.recorded.spaces import RecordedSpace, Recording
 from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.symbols.table import SymbolDef, symbol_table

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_engine.lifecycle import RunResult
-from prune_engine.machine_state import load_state
 from prune_engine.metaschedule.kernel_records import kernel_records
+from prune_engine.provenance.machine_state import load_state
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.apply import CompiledModel, Winner

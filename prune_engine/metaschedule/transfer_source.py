@@ -7,14 +7,14 @@ from pathlib import Path
 
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
-from prune_engine.joined_library import library_of
-from prune_engine.library import LibraryQuery
-from prune_engine.library_files import read_library
+from prune_engine.library.entries import LibraryQuery
+from prune_engine.library.files import read_library
 from prune_engine.plugins import PluginHost
-from prune_engine.source_choice import BEST_MODEL, WHOLE_LIBRARY
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 from prune_engine.strategies import Library
+from prune_engine.transfer.joined_library import library_of
+from prune_engine.transfer.source_choice import BEST_MODEL, WHOLE_LIBRARY
 
 #: Models that an error names.
 _N_NAMED = 8

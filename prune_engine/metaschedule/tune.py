@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DECISIONS_FOLDER, DEFAULT_MAX_BYTES, DecisionWriter, decision_files
+from prune_engine.decisions.files import DECISIONS_FOLDER, DEFAULT_MAX_BYTES, DecisionWriter, decision_files
 from prune_engine.engine import Engine
 from prune_engine.errors import ModelImportError, OutputError, TargetError
 from prune_engine.hardware.fit import check_fits
@@ -20,7 +20,7 @@ from prune_engine.metaschedule.phases import PhaseClock
 from prune_engine.metaschedule.shipping import Shipped, ship_model
 from prune_engine.metaschedule.transfer_source import transfer_library
 from prune_engine.plugins import PluginHost, PluginRecord
-from prune_engine.policy_files import check_pinned
+from prune_engine.provenance.policy_files import check_pinned
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 

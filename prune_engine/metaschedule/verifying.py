@@ -15,14 +15,14 @@ from prune_engine.errors import ConfigError, PruneEngineError
 from prune_engine.hardware.host import cpu_model, usable_cpus
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.manifest import PACKAGES
 from prune_engine.metaschedule.artifact_files import file_digest
 from prune_engine.metaschedule.artifact_metadata import ArtifactMetadata, read_metadata
 from prune_engine.metaschedule.kept_kernels import KeptKernel, kept_kernels
 from prune_engine.plugins import PluginHost
-from prune_engine.policy import Policy, diff, policy_of, version_of
+from prune_engine.provenance.manifest import PACKAGES
+from prune_engine.provenance.policy import Policy, diff, policy_of, version_of
+from prune_engine.provenance.verification import Check, CheckStatus, KernelVerification, Times, Verification
 from prune_engine.strategy_set import Strategies, load_strategies
-from prune_engine.verification import Check, CheckStatus, KernelVerification, Times, Verification
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.kernel_checks import KernelChecker

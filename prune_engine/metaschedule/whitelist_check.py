@@ -14,7 +14,7 @@ from prune_engine.errors import SpaceError
 from prune_engine.hardware.fit import check_fits
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.harvest import compiler_version
+from prune_engine.loop.harvest import compiler_version
 from prune_engine.measurement import MeasureError
 from prune_engine.metaschedule.measure import MeasureSettings
 from prune_engine.metaschedule.numeric_check import check_schedules
@@ -28,8 +28,8 @@ from prune_engine.space import DesignSpace, Sketch
 from prune_engine.strategy_set import load_strategies
 from prune_engine.symbols.table import SYMBOLS_VERSION, SymbolDef
 from prune_engine.task import TuningTask
-from prune_engine.whitelist import Check, WhitelistEntry
-from prune_engine.whitelist_placing import Placed, Schedule, placed, why_illegal
+from prune_engine.whitelist.entries import Check, WhitelistEntry
+from prune_engine.whitelist.placing import Placed, Schedule, placed, why_illegal
 
 #: Slow kernels, too, are tried on every kind of input: what is whitelisted is trusted for long.
 _STRESS_BUDGET_SECS = 30.0

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from prune_engine.errors import SpaceError
-from prune_engine.harvest import without_postprocessing
-from prune_engine.library import Choice
+from prune_engine.library.entries import Choice
+from prune_engine.loop.harvest import without_postprocessing
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line, module_to_json
 from prune_engine.metaschedule.relax_tasks import task_of
 from prune_engine.space import Sketch
 from prune_engine.task import TuningTask
-from prune_engine.whitelist import Check, WhitelistEntry
+from prune_engine.whitelist.entries import Check, WhitelistEntry
 
 #: A kernel's module takes some ten kilobytes; more than this is none.
 _MAX_BYTES = 32 << 20

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from prune_engine.decisions import Choices, Decision
-from prune_engine.explain import explain_verdicts
+from prune_engine.decisions.records import Choices, Decision
+from prune_engine.explain.tasks import explain_verdicts
 from prune_engine.report.records import ChainStep, CloseCall
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Stage, Verdict

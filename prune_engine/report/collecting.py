@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from prune_engine.audits import merged
+from prune_engine.audits.rates import merged
 from prune_engine.report.decided import Decided, read_decided
 from prune_engine.report.environment import environment_rows, heuristics_of, policy_hash, probe_of, profile_of
 from prune_engine.report.records import Ceiling, FailureRow, ModelLatency, RunReport, TaskReport

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from prune_engine.decision_files import decision_files, lines_of
-from prune_engine.decisions import LINES, VERSION, Decision
+from prune_engine.decisions.files import decision_files, lines_of
+from prune_engine.decisions.records import LINES, VERSION, Decision
 
 #: Candidates of a task that were not measured and are told of: those of the least latency foreseen.
 N_CLOSE = 10

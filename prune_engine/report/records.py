@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from prune_engine.audits import AuditReport
+from prune_engine.audits.rates import AuditReport
 from prune_engine.store.base import RunRecord
 from prune_engine.task import TuningTask
 

@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prune_engine.audits import AuditLog, AuditReport
-from prune_engine.decisions import Decision
+from prune_engine.audits.rates import AuditLog, AuditReport
+from prune_engine.decisions.records import Decision
 from prune_engine.measurement import DEFAULT_CANDIDATE, Comparison
 from prune_engine.pipeline import AUDIT_PREFIX
 from prune_engine.report.chains import chains_of, close_call, drop_sentences, forecasts_of, with_decision

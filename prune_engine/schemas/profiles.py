@@ -6,7 +6,7 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from prune_engine.hardware.fields import Difference
-from prune_engine.policy import PolicyChange
+from prune_engine.provenance.policy import PolicyChange
 
 
 class ProfileEntry(TypedDict):

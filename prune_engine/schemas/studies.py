@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import JsonValue
 from typing_extensions import NotRequired, TypedDict
 
-from prune_engine.decisions import Decision
+from prune_engine.decisions.records import Decision
 from prune_engine.schemas.common import RuleKindName, Share, Target
 
 

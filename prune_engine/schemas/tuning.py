@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing_extensions import NotRequired, TypedDict
 
-from prune_engine.policy import PolicyChange
+from prune_engine.provenance.policy import PolicyChange
 from prune_engine.schemas.common import Audit, TransferPolicy
-from prune_engine.source_choice import SourceScore
+from prune_engine.transfer.source_choice import SourceScore
 
 
 class Latency(TypedDict):

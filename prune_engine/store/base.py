@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from prune_engine.candidates import Decision
 from prune_engine.errors import StoreError
-from prune_engine.library import LibraryEntry, LibraryQuery
+from prune_engine.library.entries import LibraryEntry, LibraryQuery
 from prune_engine.measurement import Comparison, MeasuredCandidate, Measurement
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
-from prune_engine.whitelist import WhitelistEvent
+from prune_engine.whitelist.entries import WhitelistEvent
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import RowMapping
 
-from prune_engine.library import LibraryEntry
-from prune_engine.library_text import entry_of, entry_text
+from prune_engine.library.entries import LibraryEntry
+from prune_engine.library.text import entry_of, entry_text
 from prune_engine.store.rows import Row
 
 

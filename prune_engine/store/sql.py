@@ -24,7 +24,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from prune_engine.errors import StoreError
-from prune_engine.library import LibraryEntry, LibraryQuery
+from prune_engine.library.entries import LibraryEntry, LibraryQuery
 from prune_engine.measurement import Comparison, MeasuredCandidate
 from prune_engine.store import rows, schema
 from prune_engine.store.base import RunRecord, Store, StoredCandidate
@@ -35,7 +35,7 @@ from prune_engine.store.migrate import bring_up_to_date
 from prune_engine.store.whitelist_rows import event_of, event_row
 from prune_engine.task import TuningTask
 from prune_engine.verdicts import Verdict
-from prune_engine.whitelist import WhitelistEvent
+from prune_engine.whitelist.entries import WhitelistEvent
 
 _COUNT_KEY = ("task_id", "run_id", "stage", "strategy", "outcome", "reason")
 _TRAIL_KEY = ("task_id", "candidate_id", "run_id", "stage", "strategy", "outcome", "reason")

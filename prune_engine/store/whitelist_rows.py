@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import RowMapping
 
 from prune_engine.store.rows import Row, clean_text
-from prune_engine.whitelist import WhitelistAction, WhitelistEvent
+from prune_engine.whitelist.entries import WhitelistAction, WhitelistEvent
 
 
 def event_row(event: WhitelistEvent, revision: int) -> Row:

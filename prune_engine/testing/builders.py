@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.library import Choice, KernelClass, LibraryEntry, Origin
+from prune_engine.library.entries import Choice, KernelClass, LibraryEntry, Origin
 from prune_engine.measurement import MeasureError, MeasureErrorKind, Measurement
 from prune_engine.space import DesignSpace, Sketch, Subject, Variable, VariableKind, perfect_tile_table
 from prune_engine.symbols.table import SYMBOLS_VERSION

@@ -17,12 +17,12 @@ from typing import cast
 import numpy as np
 import pytest
 
-from prune_engine._plugin_loading import OWN_DISTRIBUTION
 from prune_engine.cli.app import make_app
 from prune_engine.config import EngineConfig
 from prune_engine.errors import PruneEngineError, SpaceError
-from prune_engine.library import LibraryQuery
+from prune_engine.library.entries import LibraryQuery
 from prune_engine.lifecycle import EngineInfo, PruneSummary, TaskSummary
+from prune_engine.plugin_host.loading import OWN_DISTRIBUTION
 from prune_engine.plugins import PluginHost, PluginRecord, PluginStatus
 from prune_engine.strategies import Library, Strategy
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS

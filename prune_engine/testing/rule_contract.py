@@ -25,8 +25,8 @@ import pytest
 
 from prune_engine.contracts import check_mask, check_restriction
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.reasons import CandidateSymbols
 from prune_engine.space import DesignSpace
+from prune_engine.stages.reasons import CandidateSymbols
 from prune_engine.strategies import Rule
 from prune_engine.testing.builders import make_batch, make_space
 from prune_engine.testing.checks import check_name, snapshot

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from prune_engine.errors import StoreError
-from prune_engine.library import LibraryQuery
+from prune_engine.library.entries import LibraryQuery
 from prune_engine.measurement import (
     DEFAULT_CANDIDATE,
     Comparison,
@@ -28,7 +28,7 @@ from prune_engine.measurement import (
 from prune_engine.store.base import Store
 from prune_engine.testing.store_samples import DEVICE, SKETCHES, THREADS, store_entry, store_measured, store_task
 from prune_engine.verdicts import Outcome, Stage, Verdict
-from prune_engine.whitelist import WhitelistAction, WhitelistEvent
+from prune_engine.whitelist.entries import WhitelistAction, WhitelistEvent
 
 
 class StoreContract:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from prune_engine.candidates import Candidate, Decision
-from prune_engine.library import Choice, KernelClass, LibraryEntry, Origin
+from prune_engine.library.entries import Choice, KernelClass, LibraryEntry, Origin
 from prune_engine.measurement import MeasuredCandidate, MeasureError, Measurement
 from prune_engine.space import Subject, VariableKind
 from prune_engine.task import TuningTask

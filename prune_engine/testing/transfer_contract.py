@@ -15,7 +15,7 @@ import pytest
 
 from prune_engine.contracts import check_transfer
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.library import LibraryQuery
+from prune_engine.library.entries import LibraryQuery
 from prune_engine.space import DesignSpace
 from prune_engine.store import Store, open_store
 from prune_engine.strategies import ScheduleTransfer, TransferContext, TransferProposal

@@ -23,8 +23,8 @@ sys.path.append(str(Path(__file__).parents[1]))
 from kits import synthetic_kernels as synthetic
 from prune_engine_kernel_tuner import KernelSpace, Results, kernel_space
 
-from prune_engine.kernel_table_files import read_kernel_tables
-from prune_engine.ranking import found_in_order, rank_correlation
+from prune_engine.recorded.kernel_table_files import read_kernel_tables
+from prune_engine.recorded.ranking import found_in_order, rank_correlation
 
 PICKS = (1, 4, 8, 16, 64)
 PROFILES = {"A100": "nvidia-a100-sxm-40gb", "A4000": "rtx-a4000", "MI250X": "mi250x", "W6600": "w6600"}

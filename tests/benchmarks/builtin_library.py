@@ -27,7 +27,7 @@ from transfer_subjects import MODEL_NAMES, SUBJECTS, Subject, target_of
 
 from prune_engine import __version__
 from prune_engine.library import LibraryEntry, LibraryQuery, Origin
-from prune_engine.library_files import write_library
+from prune_engine.library.files import write_library
 from prune_engine.store.open import open_store
 
 ROOT = Path(__file__).parents[2]

@@ -16,13 +16,13 @@ import time
 from pathlib import Path
 
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions.files import DecisionWriter
 from prune_engine.engine import Engine
 from prune_engine.hardware.registry import ProfileRegistry
+from prune_engine.loop.recording import Recorder
 from prune_engine.metaschedule.materialise import Materialiser
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.workloads.loading import load_tasks
-from prune_engine.recording import Recorder
 from prune_engine.store.sql import SqlStore
 from prune_engine.testing import FakeWorkbench
 

@@ -30,7 +30,7 @@ from prune_engine.config import EngineConfig
 from prune_engine.enumeration import drawn
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.library import KernelClass, LibraryEntry, LibraryQuery
-from prune_engine.library_files import LibraryFile, read_library, write_library
+from prune_engine.library.files import LibraryFile, read_library, write_library
 from prune_engine.metaschedule.kernel_class import kernel_class_of
 from prune_engine.metaschedule.materialise import Materialiser
 from prune_engine.pipeline import Pipeline

@@ -21,12 +21,12 @@ from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.hardware.slice import with_threads
 from prune_engine.hardware.unknown import unknown_gpu
-from prune_engine.kernel_table_files import read_kernel_tables
-from prune_engine.kernel_tables import plain_device_name
-from prune_engine.ranking import Ranking, found_in_order, rank, train_prior
-from prune_engine.recordings import RecordedSpace
-from prune_engine.replay import replay
-from prune_engine.replay_workbench import found_after
+from prune_engine.recorded.kernel_table_files import read_kernel_tables
+from prune_engine.recorded.kernel_tables import plain_device_name
+from prune_engine.recorded.ranking import Ranking, found_in_order, rank, train_prior
+from prune_engine.recorded.replay import replay
+from prune_engine.recorded.spaces import RecordedSpace
+from prune_engine.recorded.workbench import found_after
 from prune_engine.store.open import open_store
 
 #: Folders of recorded CPU spaces -> the threads their kernels ran on.

@@ -26,10 +26,10 @@ import numpy as np
 from prune_engine.config import EngineConfig
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.judge import Judge
 from prune_engine.metaschedule.recorded import load_recorded
-from prune_engine.ranking import random_lessons, rank
-from prune_engine.recordings import RecordedSpace
+from prune_engine.recorded.judge import Judge
+from prune_engine.recorded.ranking import random_lessons, rank
+from prune_engine.recorded.spaces import RecordedSpace
 from prune_engine.store.open import open_store
 
 PROFILE = "amd-epyc-9654"

@@ -33,8 +33,8 @@ from prune_engine_lightgbm.rows import Block, Labels, TaskRows, matrix, targets
 from prune_engine_lightgbm.source import Source, train_source
 
 from prune_engine.hardware.registry import ProfileRegistry
-from prune_engine.kernel_table_files import read_kernel_tables
-from prune_engine.kernel_tables import KernelTable, plain_device_name
+from prune_engine.recorded.kernel_table_files import read_kernel_tables
+from prune_engine.recorded.kernel_tables import KernelTable, plain_device_name
 
 N_SAMPLES, ROUND, LAST = 32, 8, 8
 #: Of the first round, how many are the source's best; the others are drawn at random.

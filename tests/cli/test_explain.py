@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DecisionWriter
-from prune_engine.decisions import read_decisions
+from prune_engine.decisions.files import DecisionWriter
+from prune_engine.decisions.records import read_decisions
 from prune_engine.engine import Engine
 from prune_engine.measurement import MeasureErrorKind
 from prune_engine.numeric_safety import STRATEGY, FpPolicy, SafetyCase, SafetyReport

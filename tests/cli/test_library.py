@@ -15,7 +15,7 @@ from kits.recordings import RECORDS_FILE, gemm_database
 from prune_engine.cli.library_tables import grouped, target_words, to_remove
 from prune_engine.hardware.host import cpu_model
 from prune_engine.library import KernelClass, LibraryEntry, LibraryQuery
-from prune_engine.library_files import write_library
+from prune_engine.library.files import write_library
 from prune_engine.store import open_store
 from prune_engine.testing.store_samples import store_entry
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prune_engine.audits import AuditReport
+from prune_engine.audits.rates import AuditReport
 from prune_engine.cli.audit_lines import audit_record
 from prune_engine.cli.results import print_result
 from prune_engine.cli.sessions import write_result

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from prune_engine.hardware.host import cpu_model
-from prune_engine.harvest import without_postprocessing
+from prune_engine.loop.harvest import without_postprocessing
 from prune_engine.metaschedule.materialise import Materialised, Materialiser
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.workloads.loading import load_model

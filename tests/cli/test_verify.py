@@ -17,7 +17,7 @@ from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.metaschedule.artifact_files import file_digest
 from prune_engine.metaschedule.artifact_metadata import ArtifactMetadata, read_metadata
 from prune_engine.plugins import PluginHost
-from prune_engine.policy import Policy, policy_of
+from prune_engine.provenance.policy import Policy, policy_of
 from prune_engine.strategy_set import load_strategies
 
 Inside = Callable[..., "tuple[int, str, str]"]

@@ -16,8 +16,8 @@ from kits.whitelists import enlist, make_check, make_listed
 from prune_engine.hardware.host import cpu_model
 from prune_engine.store import open_store
 from prune_engine.testing import make_batch, make_space, make_task
-from prune_engine.whitelist import Whitelist, WhitelistEntry
-from prune_engine.whitelist_events import whitelist_of
+from prune_engine.whitelist.entries import Whitelist, WhitelistEntry
+from prune_engine.whitelist.events import whitelist_of
 
 Inside = Callable[..., "tuple[int, str, str]"]
 BATCH = make_batch(4, space=make_space(make_task()), seed=3)

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from prune_engine.library import KernelClass, LibraryEntry, Origin
-from prune_engine.library_files import read_library, write_library
+from prune_engine.library.files import read_library, write_library
 from prune_engine.metaschedule.workloads.names import parse_workload
 from prune_engine.testing import make_batch, make_entries
 

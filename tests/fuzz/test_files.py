@@ -21,13 +21,13 @@ from prune_engine_lightgbm.files import ModelFile, read_model, write_model
 from reliability.figure import Figure
 
 from prune_engine.cli.run import _load
-from prune_engine.decisions import read_decisions
+from prune_engine.decisions.records import read_decisions
 from prune_engine.errors import PruneEngineError
 from prune_engine.hardware.loader import load_profile
-from prune_engine.kernel_table_files import read_kernel_tables
-from prune_engine.library_files import read_library, write_library
+from prune_engine.library.files import read_library, write_library
 from prune_engine.metaschedule.record_rows import UNREADABLE, read_rows, structure_of
-from prune_engine.policy_files import read_lock
+from prune_engine.provenance.policy_files import read_lock
+from prune_engine.recorded.kernel_table_files import read_kernel_tables
 from prune_engine.testing import make_profile
 
 PROFILE = Path(__file__).parent.parent.parent / "hardware_profiles" / "amd-epyc-7452.yaml"
@@ -121,8 +121,8 @@ def json_or_bytes(content: bytes, draw: random.Random) -> bytes:
 
 
 def policy(folder: Path) -> bytes:
-    from prune_engine.policy import _SECTIONS, Policy
-    from prune_engine.policy_files import write_lock
+    from prune_engine.provenance.policy import _SECTIONS, Policy
+    from prune_engine.provenance.policy_files import write_lock
 
     write_lock(folder / "good", Policy({name: {"a": {"order": 1}, "epsilon": 0.1} for name in _SECTIONS}))
     return (folder / "good").read_bytes()
@@ -131,21 +131,21 @@ def policy(folder: Path) -> bytes:
 def whitelist(folder: Path) -> bytes:
     from kits.whitelists import make_listed
 
-    from prune_engine.whitelist import Whitelist
-    from prune_engine.whitelist_files import whitelist_text
+    from prune_engine.whitelist.entries import Whitelist
+    from prune_engine.whitelist.files import whitelist_text
 
     entry = make_listed()
     return whitelist_text(Whitelist({entry.entry_id: entry}, {}, 1), "a test").encode()
 
 
 def read_whitelisted(path: Path) -> object:
-    from prune_engine.whitelist_files import read_whitelist
+    from prune_engine.whitelist.files import read_whitelist
 
     return read_whitelist(path)
 
 
 def decisions(folder: Path) -> bytes:
-    from prune_engine.decisions import LINES, Decision, DecisionKind
+    from prune_engine.decisions.records import LINES, Decision, DecisionKind
     from prune_engine.verdicts import Outcome, Stage
 
     one = Decision(1, "run", "task", 1, Stage.RULE, "acme.rule", DecisionKind.HEURISTIC, Outcome.DROPPED, "why")

@@ -20,11 +20,11 @@ from prune_engine.bounded_files import inflated, json_of
 from prune_engine.cli.run import _load
 from prune_engine.errors import ConfigError, ModelImportError, ProfileError
 from prune_engine.hardware.loader import load_profile
-from prune_engine.kernel_table_files import read_kernel_tables
-from prune_engine.library_files import read_library
+from prune_engine.library.files import read_library
 from prune_engine.metaschedule.record_rows import numbered_lines
-from prune_engine.policy_files import read_lock
-from prune_engine.whitelist_files import read_whitelist
+from prune_engine.provenance.policy_files import read_lock
+from prune_engine.recorded.kernel_table_files import read_kernel_tables
+from prune_engine.whitelist.files import read_whitelist
 
 ROOT = Path(__file__).parent.parent.parent
 PRODUCT = sorted((ROOT / "prune_engine").rglob("*.py")) + sorted((ROOT / "plugins").rglob("*.py"))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.recordings import RecordedSpace
+from prune_engine.recorded.spaces import RecordedSpace
 from prune_engine.space import DesignSpace
 from prune_engine.task import TuningTask
 from prune_engine.testing import FakeWorkbench, make_space, make_task

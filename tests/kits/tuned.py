@@ -45,7 +45,16 @@ def tuned_folder(folder: Path, *, is_full: bool = False) -> None:
     onnx.save(model, folder / "model.onnx")
     environment = {**os.environ, **user_folders(folder)}
     for arguments in (["model.onnx"], [f"gemm:{MODEL_SIZE}x{MODEL_SIZE}x{MODEL_SIZE}", "--out", "tuned/gemm"]):
-        command = [sys.executable, "-m", "prune_engine.cli", "tune", *arguments, "--quiet", "--store", "store.sqlite3"]
+        command = [
+            sys.executable,
+            "-m",
+            "prune_engine.cli",
+            "tune",
+            *arguments,
+            "--quiet",
+            "--store",
+            "store.sqlite3",
+        ]
         command += ["--trials", "40"] if is_full else ["--trials", "4", "--no-transfer"]
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{arguments}: {done.stderr}"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from prune_engine.candidates import CandidateBatch
-from prune_engine.harvest import compiler_version
 from prune_engine.library import Choice
+from prune_engine.loop.harvest import compiler_version
 from prune_engine.numeric_safety import SafetyCase
 from prune_engine.store.base import Store
 from prune_engine.testing import make_batch, make_space, make_task
 from prune_engine.testing.workbench import rewritten
-from prune_engine.whitelist import Check, WhitelistEntry
-from prune_engine.whitelist_events import added
+from prune_engine.whitelist.entries import Check, WhitelistEntry
+from prune_engine.whitelist.events import added
 
 #: What `FakeWorkbench` calls itself.
 DEVICE = "fake-cpu"

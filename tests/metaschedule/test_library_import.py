@@ -12,8 +12,8 @@ from kits.recordings import RECORDS_FILE, WORKLOADS_FILE, gemm_database, lines, 
 
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.hardware.host import cpu_model
-from prune_engine.harvest import compiler_version, peak_flop_per_sec
 from prune_engine.library import Origin
+from prune_engine.loop.harvest import compiler_version, peak_flop_per_sec
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.library_import import device_of, import_database
 from prune_engine.metaschedule.targets import resolve_target

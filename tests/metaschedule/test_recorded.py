@@ -15,7 +15,7 @@ from kits.recordings import RECORDS_FILE, WORKLOADS_FILE, gemm_database, lines, 
 
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.metaschedule.recorded import load_recorded, read_recorded
-from prune_engine.recordings import RecordedSpace
+from prune_engine.recorded.spaces import RecordedSpace
 
 
 @pytest.fixture

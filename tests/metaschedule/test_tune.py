@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from prune_engine.config import EngineConfig
-from prune_engine.decision_files import DecisionWriter
+from prune_engine.decisions.files import DecisionWriter
 from prune_engine.metaschedule.tune import TuneRequest, decision_writer
 
 

@@ -27,8 +27,8 @@ from prune_engine.pipeline import Pipeline
 from prune_engine.strategies import Rule, Selector
 from prune_engine.testing import FakeWorkbench, make_batch, make_space, make_task
 from prune_engine.verdicts import BoolArray, RuleKind
-from prune_engine.whitelist import Check, WhitelistEntry
-from prune_engine.whitelist_placing import Schedule
+from prune_engine.whitelist.entries import Check, WhitelistEntry
+from prune_engine.whitelist.placing import Schedule
 
 BATCH = make_batch(4, space=make_space(make_task()), seed=3)
 ENTRY = make_listed(BATCH, 0)

@@ -18,7 +18,7 @@ from prune_engine_rules.scratchpads import SYMBOLS, Scratchpads, SharedScratchpa
 
 from prune_engine.hardware.levels import DeviceKind
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.reasons import CandidateSymbols
+from prune_engine.stages.reasons import CandidateSymbols
 from prune_engine.strategies import Rule
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.testing import make_profile, make_task

@@ -13,7 +13,7 @@ from prune_engine_transfer import SHIPPED
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
 from prune_engine.library import KernelClass, LibraryEntry, LibraryQuery, Origin
-from prune_engine.library_files import read_library, write_library
+from prune_engine.library.files import read_library, write_library
 from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.workloads.loading import load_tasks
 from prune_engine.plugins import PluginHost

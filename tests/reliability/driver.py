@@ -16,11 +16,11 @@ sys.path.append(str(Path(__file__).parent.parent))
 
 from kits.recordings import fake_recording
 
-from prune_engine import replay as replaying
 from prune_engine.hardware import fit
 from prune_engine.metaschedule import recorded
-from prune_engine.recordings import Recording
-from prune_engine.replay_workbench import ReplayWorkbench
+from prune_engine.recorded import replay as replaying
+from prune_engine.recorded.spaces import Recording
+from prune_engine.recorded.workbench import ReplayWorkbench
 from prune_engine.store.open import open_store
 
 #: Rows of each of the two sketches.

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reliability.figure import Figure
 
-from prune_engine.replay_workbench import DEVICE_NAME
+from prune_engine.measurement import REPLAY_DEVICE
 from prune_engine.store.sql import SqlStore
 from prune_engine.testing import make_task
 
@@ -28,7 +28,7 @@ _JOB = f"""
 import os, sys, time
 sys.path.append(sys.argv[1])
 from kits.recordings import fake_recording
-from prune_engine import replay as replaying
+from prune_engine.recorded import replay as replaying
 from prune_engine.config import EngineConfig
 from prune_engine.store.sql import SqlStore
 from prune_engine.testing import make_profile
@@ -139,6 +139,6 @@ def _stored(file: Path, wrong: Counter[str]) -> set[tuple[str, str]]:
     store = SqlStore(f"sqlite:///{file}")
     try:
         ids = [make_task(name).task_id for name in TASKS]
-        return {(task_id, i) for task_id in ids for i in store.measured_ids(task_id, DEVICE_NAME, 1)}
+        return {(task_id, i) for task_id in ids for i in store.measured_ids(task_id, REPLAY_DEVICE, 1)}
     finally:
         store.close()

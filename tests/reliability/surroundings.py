@@ -21,7 +21,7 @@ from reliability.driver import N_ROWS
 from reliability.figure import Figure
 
 from prune_engine.config import EngineConfig
-from prune_engine.replay import replay
+from prune_engine.recorded.replay import replay
 from prune_engine.store.open import open_store
 from prune_engine.testing import make_profile
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from prune_engine.decisions import LINES
+from prune_engine.decisions.records import LINES
 from prune_engine.report.decided import N_CLOSE, read_decided
 from prune_engine.report.writing import make_report
 

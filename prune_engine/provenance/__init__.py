@@ -1,0 +1,1 @@
+"""What a result rests on: the policy that decided, its run, the machine, and whether it still holds."""
