@@ -69,7 +69,6 @@ UPWARD = {
     ("prune_engine/api/results.py", "prune_engine.cli.explain_tasks"),
     ("prune_engine/api/results.py", "prune_engine.cli.output_file"),
     ("prune_engine/api/tuning.py", "prune_engine.cli.results"),
-    ("prune_engine/api/tuning.py", "prune_engine.cli.sessions"),
 }
 PLUGIN_LIBRARIES = {"numpy"}
 OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tuner": {"kernel_tuner"}}

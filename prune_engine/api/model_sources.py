@@ -46,7 +46,7 @@ def saved(model: Model, folder: Path) -> str:
     """
     if isinstance(model, str | os.PathLike):
         return os.fspath(model)
-    from prune_engine.metaschedule.artifact_files import output_error
+    from prune_engine.artifact_files import output_error
 
     name = _name(model)
     place = folder / _GIVEN

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from prune_engine.api.option_names import python_names
 from prune_engine.api.requests import PathLike
 from prune_engine.errors import ArtifactError, ConfigError
+from prune_engine.result_folder import REPORT_HEAD, REPORT_NAME, RESULT_NAME, read_result
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_RESULT, _REPORT = "result.json", "report.html"
 _BEST, _WORST = "best", "worst"
 
 
@@ -115,9 +115,9 @@ class TuneResult:
         from prune_engine.cli.output_file import check_place, write_whole
         from prune_engine.report.writing import make_report
 
-        file = Path(path) if path is not None else self.out / _REPORT
+        file = Path(path) if path is not None else self.out / REPORT_NAME
         with python_names():
-            check_place(file, head=b"<!DOCTYPE html>")
+            check_place(file, head=REPORT_HEAD)
             write_whole(file, make_report(str(self.out), self.run_id).html)
         if open:
             import webbrowser
@@ -187,15 +187,13 @@ def load(folder: PathLike) -> TuneResult:
 
     Raises ArtifactError where there is none, or it is damaged.
     """
-    from prune_engine.report.sources import read_result
-
     out = Path(folder)
     return result_of(out, read_result(out))
 
 
 def result_of(out: Path, record: object) -> TuneResult:
     """The result in a folder, from what result.json says. Raises ArtifactError."""
-    file = str(out / _RESULT)
+    file = str(out / RESULT_NAME)
     whole = _Fields(file, "", record)
     latencies = whole.at("comparison").at("latencies")
     untuned = latencies.at("untuned").take("median_secs", float)

@@ -12,6 +12,7 @@ from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import Watching, watched
 from prune_engine.api.requests import DEFAULT_SECS, PathLike, model_request, search_config
 from prune_engine.api.results import TuneResult, result_of
+from prune_engine.result_folder import write_result
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.tune import TuneRequest
@@ -203,7 +204,6 @@ def transfer(
 
 def _tuned(request: TuneRequest, progress: Watching) -> TuneResult:
     from prune_engine.cli.results import as_record
-    from prune_engine.cli.sessions import write_result
     from prune_engine.metaschedule.tune import tune_model
 
     with watched(progress) as (observer, should_stop):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from prune_engine.decisions.files import DECISIONS_FOLDER
 from prune_engine.decisions.records import read_tasks, runs_of
 from prune_engine.errors import ConfigError
+from prune_engine.result_folder import RESULT_NAME, tasks_told, told_by_result
 
 if TYPE_CHECKING:
     from prune_engine.store.base import Store
 
 #: Where `tune` writes by default.
 _RESULTS = Path("tuned")
-_RESULT = "result.json"
 _MIN_LETTERS = 4
 _MOST_NAMED = 8
 
@@ -48,7 +47,7 @@ def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool =
     Raises ConfigError for a folder without decisions.
     """
     if out is not None:
-        is_result = (out / DECISIONS_FOLDER).is_dir() or (out / _RESULT).is_file()
+        is_result = (out / DECISIONS_FOLDER).is_dir() or (out / RESULT_NAME).is_file()
         folders = [out / DECISIONS_FOLDER if is_result else out]
     else:
         folders = sorted(_RESULTS.glob(f"*/{DECISIONS_FOLDER}"))
@@ -73,7 +72,7 @@ def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool =
 
 def stale_told(folder: Path) -> list[str]:
     """A sentence where the decisions in a folder are not of the run that its result is of; else none."""
-    run = _result(folder.parent).get("run_id")
+    run = told_by_result(folder.parent).get("run_id")
     runs = runs_of(folder)
     if not isinstance(run, str) or run in runs or not runs:
         return []
@@ -145,9 +144,7 @@ def _near(wanted: str, tasks: Sequence[KnownTask]) -> str:
 
 def _tasks_of(folder: Path) -> list[KnownTask]:
     """The tasks of one folder, in the order in which the result lists them, if there is one."""
-    listed = _result(folder.parent).get("tasks")
-    ids = [one.get("task_id") for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    places = {task_id: place for place, task_id in enumerate(ids)}
+    places = {str(task.get("task_id")): place for place, task in enumerate(tasks_told(folder.parent))}
     found = sorted(read_tasks(folder), key=lambda task: places.get(task[0], len(places)))
     return [
         KnownTask(task_id, name, folder, places.get(task_id, len(places) + i) + 1)
@@ -157,12 +154,10 @@ def _tasks_of(folder: Path) -> list[KnownTask]:
 
 def _untouched(folder: Path) -> list[KnownTask]:
     """The tasks of a result that no decision is recorded of, with the reason."""
-    result = _result(folder.parent)
-    listed = result.get("tasks")
     recorded = {task_id for task_id, _ in read_tasks(folder)}
     found = []
-    for number, task in enumerate(listed if isinstance(listed, list) else (), 1):
-        if isinstance(task, dict) and isinstance(identity := task.get("task_id"), str) and identity not in recorded:
+    for number, task in enumerate(tasks_told(folder.parent), 1):
+        if isinstance(identity := task.get("task_id"), str) and identity not in recorded:
             name = task.get("name")
             found.append(
                 KnownTask(identity, name if isinstance(name, str) else identity, None, number, _why_untouched(task))
@@ -193,14 +188,5 @@ def _why_untouched(task: Mapping[str, Any]) -> str:
 
 def manifest_model(out: Path) -> str | None:
     """What a result folder says that it was tuned from, None if it does not say."""
-    model = _result(out).get("model")
+    model = told_by_result(out).get("model")
     return model if isinstance(model, str) else None
-
-
-def _result(out: Path) -> dict[str, Any]:
-    """What result.json says; nothing if there is none, or it cannot be read."""
-    try:
-        record = json.loads((out / _RESULT).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}

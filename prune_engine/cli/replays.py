@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.result_folder import DATABASE_FOLDER, write_result
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
@@ -47,7 +48,6 @@ def replay_database(
     """
     from prune_engine.cli.output_file import make_folder
     from prune_engine.cli.report_option import report_file
-    from prune_engine.cli.sessions import write_result
     from prune_engine.decisions.files import DECISIONS_FOLDER, DecisionWriter
     from prune_engine.errors import ConfigError
     from prune_engine.hardware.fit import check_fits
@@ -133,7 +133,7 @@ def _write_report(page: Path, store: Store, record: Mapping[str, Any], folder: P
 def _name_of(db: Path) -> str:
     """What a database is of: `tune` calls the folder of every one alike."""
     folder = (db.parent if db.is_file() else db).resolve()
-    return folder.parent.name if folder.name == "database" else folder.name
+    return folder.parent.name if folder.name == DATABASE_FOLDER else folder.name
 
 
 def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:

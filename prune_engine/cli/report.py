@@ -9,9 +9,7 @@ from typing import Annotated
 import typer
 
 from prune_engine.cli.streams import say, writing_to_stdout
-
-_NAME = "report.html"
-_HEAD = b"<!DOCTYPE html>"
+from prune_engine.result_folder import REPORT_HEAD, REPORT_NAME
 
 
 def report(
@@ -29,7 +27,9 @@ def report(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The file to write.", show_default=f"{_NAME} in the folder, or here"),
+        typer.Option(
+            metavar="FILE", help="The file to write.", show_default=f"{REPORT_NAME} in the folder, or here"
+        ),
     ] = None,
     store: Annotated[
         str | None,
@@ -47,9 +47,9 @@ def report(
     from prune_engine.report.writing import make_report
 
     if out is not None:
-        check_place(out, head=_HEAD)
+        check_place(out, head=REPORT_HEAD)
     made = make_report(source, run, store_url=store)
-    file = out or (made.folder or Path()) / _NAME
+    file = out or (made.folder or Path()) / REPORT_NAME
     write_whole(file, made.html)
     with writing_to_stdout(f"The report itself is written, to {file}."):
         if as_json:

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-NAME = "report.html"
-#: What a page begins with.
-HEAD = b"<!DOCTYPE html>"
+from prune_engine.result_folder import REPORT_HEAD, REPORT_NAME
+
 _OPTION = "--report"
 _ENDINGS = (".html", ".htm")
 
@@ -22,7 +21,7 @@ Report = Annotated[
         _OPTION,
         rich_help_panel="Result",
         metavar="[FILE.html]",
-        help=f"Write the run as a page at the end, by default {NAME} in the result folder.",
+        help=f"Write the run as a page at the end, by default {REPORT_NAME} in the result folder.",
         show_default=False,
     ),
 ]
@@ -42,9 +41,9 @@ def report_file(report: str | None, out_dir: Path) -> Path | None:
 
     if report is None:
         return None
-    file = Path(report) if report else out_dir / NAME
+    file = Path(report) if report else out_dir / REPORT_NAME
     # The result's own folder is made when there is something to put into it.
-    check_replaceable(file, HEAD) if file.parent == out_dir else check_place(file, head=HEAD)
+    check_replaceable(file, REPORT_HEAD) if file.parent == out_dir else check_place(file, head=REPORT_HEAD)
     return file
 
 

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from prune_engine.lifecycle import Observer
     from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
-_RESULT_NAME = "result.json"
-
 
 @contextmanager
 def stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
@@ -72,6 +70,7 @@ def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool, pa
     from prune_engine.cli.output_file import write_whole
     from prune_engine.cli.results import as_record, print_result
     from prune_engine.errors import PruneEngineError
+    from prune_engine.result_folder import write_result
 
     record = {**as_record(request, outcome), "report": str(page) if page else None}
     write_result(request.out_dir, json.dumps(record, indent=2) + "\n")
@@ -90,15 +89,3 @@ def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool, pa
             print_result(outcome, page if problem is None else None)
     if problem is not None:
         raise problem
-
-
-def write_result(out_dir: Path, text: str) -> None:
-    """Put ``result.json`` in place, whole or not at all. Raises OutputError."""
-    from prune_engine.metaschedule.artifact_files import output_error, publish, staging_folder
-
-    with staging_folder(out_dir) as staging:
-        try:
-            (staging / _RESULT_NAME).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise output_error(error, out_dir) from error
-        publish(staging, out_dir, [_RESULT_NAME])

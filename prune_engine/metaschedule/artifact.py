@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine.artifact_files import file_digest
 from prune_engine.errors import ArtifactError
 from prune_engine.metaschedule._compat import import_tvm
-from prune_engine.metaschedule.artifact_files import file_digest
 from prune_engine.metaschedule.artifact_metadata import ArtifactMetadata, TensorSpec, read_metadata
 from prune_engine.metaschedule.artifact_writer import save_artifact
 from prune_engine.metaschedule.threads import use_threads

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from prune_engine.artifact_files import full_error, output_error
 from prune_engine.errors import OutputError
-from prune_engine.metaschedule.artifact_files import full_error, output_error
 
 #: Object files that TVM's export writes: one per compiled module (one for a processor), and the constants.
 _OBJECT_FILES = ("lib0.o", "lib1.o", "devc.o")

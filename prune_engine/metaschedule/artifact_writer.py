@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from prune_engine import __version__
-from prune_engine.metaschedule.apply import CompiledModel
-from prune_engine.metaschedule.artifact_files import (
+from prune_engine.artifact_files import (
     file_digest,
     output_error,
     publish,
     staging_folder,
 )
+from prune_engine.metaschedule.apply import CompiledModel
 from prune_engine.metaschedule.artifact_library import write_library
 from prune_engine.metaschedule.artifact_metadata import (
     LIBRARY_NAME,

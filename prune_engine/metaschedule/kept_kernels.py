@@ -16,9 +16,8 @@ from prune_engine.metaschedule.kernel_records import KernelRecord, read_kernel_r
 from prune_engine.metaschedule.record_rows import RecordRow, numbered_lines, read_rows, structure_of
 from prune_engine.metaschedule.recorded import database_folder, workload_module
 from prune_engine.metaschedule.relax_tasks import task_of
+from prune_engine.result_folder import DATABASE_FOLDER
 from prune_engine.task import TuningTask
-
-_DATABASE = "database"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +41,13 @@ def kept_kernels(folder: Path, metadata: ArtifactMetadata) -> tuple[list[KeptKer
     records = read_kernel_records(metadata.manifest, str(folder))
     if records == []:
         return [], []
-    if not (folder / _DATABASE).is_dir():
+    if not (folder / DATABASE_FOLDER).is_dir():
         raise ArtifactError(
             "the artefact has no database, which holds the modules of its kernels",
-            who=str(folder / _DATABASE),
+            who=str(folder / DATABASE_FOLDER),
             remedy="Copy the whole folder that `prune-engine tune --out` wrote.",
         )
-    database = database_folder(folder / _DATABASE)
+    database = database_folder(folder / DATABASE_FOLDER)
     workloads = numbered_lines(database / WORKLOADS_FILE)
     if not workloads:  # an update hashes modules in another way, but leaves them there
         raise ArtifactError(

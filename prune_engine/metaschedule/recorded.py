@@ -34,6 +34,7 @@ from prune_engine.metaschedule.targets import resolve_target
 from prune_engine.metaschedule.traces import plain
 from prune_engine.metaschedule.workloads.survival import try_space
 from prune_engine.recorded.spaces import RecordedSpace, Recording
+from prune_engine.result_folder import DATABASE_FOLDER
 from prune_engine.space import DesignSpace, Sketch, Variable, VariableKind
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
 from prune_engine.symbols.table import SymbolDef, symbol_table
@@ -41,7 +42,6 @@ from prune_engine.task import TuningTask
 
 #: Bytes in front of the JSON that TVM encodes in base64: its length.
 _LENGTH_PREFIX = 8
-_OWN_FOLDER = "database"
 #: What a target may say of its cores.
 _MAX_CORES = 1 << 16
 #: What a module is read for to see whether the compiler survives that.
@@ -85,7 +85,7 @@ def read_recorded(folder: Path, *, symbols: Mapping[str, SymbolDef] | None = Non
     # A workload that is damaged can bring the process down: all of them are tried at once, and apart if one does.
     is_suspect = crash_of(partial(_try, workloads, groups)) is not None
     # `tune` calls the folder of every database alike.
-    stem = folder.parent.name if folder.name == _OWN_FOLDER else folder.name
+    stem = folder.parent.name if folder.name == DATABASE_FOLDER else folder.name
     for (number, target), rows in sorted(groups.items()):
         name = f"{stem}/{number + 1}" if len(groups) > 1 else stem
         try:

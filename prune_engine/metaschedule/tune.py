@@ -21,6 +21,7 @@ from prune_engine.metaschedule.shipping import Shipped, ship_model
 from prune_engine.metaschedule.transfer_source import transfer_library
 from prune_engine.plugins import PluginHost, PluginRecord
 from prune_engine.provenance.policy_files import check_pinned
+from prune_engine.result_folder import DATABASE_FOLDER
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 
@@ -189,7 +190,7 @@ class _FailureTeller:
 
 def _check_writable(out_dir: Path) -> None:
     """Raise OutputError now rather than after the tuning."""
-    from prune_engine.metaschedule.artifact_files import output_error, staging_folder
+    from prune_engine.artifact_files import output_error, staging_folder
 
     try:
         str(out_dir).encode()
@@ -315,7 +316,7 @@ def _write_database(
 
 def _write_verifier(request: TuneRequest, engine: Engine) -> Path | None:
     """Write what the verifier learnt, in place of an earlier run's. Returns the file, None if there is none."""
-    from prune_engine.metaschedule.artifact_files import output_error, publish, staging_folder
+    from prune_engine.artifact_files import output_error, publish, staging_folder
 
     with staging_folder(request.out_dir) as staging:
         try:
@@ -338,7 +339,7 @@ def decision_writer(request: TuneRequest, say: Callable[[str], None]) -> Decisio
 
 
 def _database_dir(request: TuneRequest) -> Path:
-    return request.out_dir / "database"
+    return request.out_dir / DATABASE_FOLDER
 
 
 def _outcome(

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from prune_engine.artifact_files import file_digest
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, PruneEngineError
 from prune_engine.hardware.host import cpu_model, usable_cpus
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.metaschedule.artifact_files import file_digest
 from prune_engine.metaschedule.artifact_metadata import ArtifactMetadata, read_metadata
 from prune_engine.metaschedule.kept_kernels import KeptKernel, kept_kernels
 from prune_engine.plugins import PluginHost

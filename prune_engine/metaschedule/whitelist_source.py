@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,12 +15,12 @@ from prune_engine.metaschedule.recorded import read_recorded
 from prune_engine.metaschedule.relax_tasks import task_of
 from prune_engine.metaschedule.trace_json import TraceWriter
 from prune_engine.metaschedule.workloads.loading import load_tasks
+from prune_engine.result_folder import DATABASE_FOLDER, tasks_told
 from prune_engine.store.base import Store
 from prune_engine.task import TuningTask
 
 BEST = "best"
 _MIN_PREFIX = 6
-_RESULT, _DATABASE = "result.json", "database"
 #: Names that an error lists.
 _N_NAMED = 8
 
@@ -81,8 +80,9 @@ def offer_in_folder(folder: Path, wanted_task: str, wanted: str, *, target: str)
 
     Raises what ``read_recorded`` raises, and ConfigError naming what there is where nothing fits.
     """
-    database = folder / _DATABASE if (folder / _DATABASE).is_dir() else folder
-    names = _names_in(folder / _RESULT)
+    database = folder / DATABASE_FOLDER if (folder / DATABASE_FOLDER).is_dir() else folder
+    # What the run that wrote the folder calls its kernels, as far as it says.
+    names = {str(told.get("task_id")): str(told.get("name")) for told in tasks_told(folder) if "name" in told}
     recording = read_recorded(database)
     by_task = {space.task.task_id: space for space in recording.spaces}
     named = [_renamed(space.task, names) for space in recording.spaces]
@@ -152,15 +152,6 @@ def _one_task(tasks: Sequence[TuningTask], wanted: str | None, where: str) -> Tu
             expected=f"one of: {names}{more}",
         )
     return found[0]
-
-
-def _names_in(result: Path) -> dict[str, str]:
-    """What the run that wrote a folder calls its kernels, by id; nothing where it does not say."""
-    try:
-        tasks = json.loads(result.read_text(encoding="utf-8"))["tasks"]
-        return {str(task["task_id"]): str(task["name"]) for task in tasks}
-    except (OSError, ValueError, LookupError, TypeError):
-        return {}
 
 
 def _renamed(task: TuningTask, names: dict[str, str]) -> TuningTask:

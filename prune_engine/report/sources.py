@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from prune_engine.decisions.files import DECISIONS_FOLDER
 from prune_engine.errors import ArtifactError, ConfigError, StoreError
+from prune_engine.result_folder import RESULT_NAME, read_result
 from prune_engine.store.base import RunRecord, Store
 from prune_engine.store.open import default_path, open_store
-
-RESULT_NAME = "result.json"
-DECISIONS_NAME = "decisions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class Source:
     @property
     def decisions(self) -> Path | None:
         """The folder of decision records, None if there is none."""
-        place = self.folder / DECISIONS_NAME if self.folder else None
+        place = self.folder / DECISIONS_FOLDER if self.folder else None
         return place if place is not None and place.is_dir() else None
 
 
@@ -66,24 +64,6 @@ def _check_exists(url: str | None, folder: Path | None) -> None:
             expected="the folder of a result, a store's file, or its URL",
             remedy="Say with --store where the store is now." if folder else "Tune something first.",
         )
-
-
-def read_result(folder: Path) -> object:
-    """What the result.json of a folder holds. Raises ArtifactError where there is none, or it is damaged."""
-    file = folder / RESULT_NAME
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ArtifactError(
-            "no result can be read here",
-            who=str(file),
-            got=error.strerror or str(error),
-            expected="a folder that `prune-engine tune` wrote",
-        ) from error
-    except (ValueError, RecursionError) as error:
-        raise ArtifactError(
-            "is not JSON", who=str(file), got=str(error)[:200], remedy="It is damaged; tune again."
-        ) from error
 
 
 def _result(folder: Path) -> dict[str, Any]:

@@ -12,8 +12,6 @@ import pytest
 from prune_engine.audits.rates import AuditReport
 from prune_engine.cli.audit_lines import audit_record
 from prune_engine.cli.results import print_result
-from prune_engine.cli.sessions import write_result
-from prune_engine.errors import OutputError
 from prune_engine.lifecycle import TaskSummary
 from prune_engine.plugins import PluginRecord, PluginStatus
 from prune_engine.verdicts import Stage
@@ -108,10 +106,3 @@ def test_audits_for_machines() -> None:
         "at_most": None,
         "switched_off": None,
     }
-
-
-def test_result_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "out" / "result.json").mkdir(parents=True)
-    with pytest.raises(OutputError, match="cannot write here"):
-        write_result(tmp_path / "out", "{}")
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from kits.recordings import RECORDS_FILE, TARGET, gemm_database, lines, schedules
 
+from prune_engine.artifact_files import file_digest
 from prune_engine.config import EngineConfig
 from prune_engine.hardware.host import cpu_model
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
-from prune_engine.metaschedule.artifact_files import file_digest
 from prune_engine.metaschedule.artifact_metadata import ArtifactMetadata, read_metadata
 from prune_engine.plugins import PluginHost
 from prune_engine.provenance.policy import Policy, policy_of

@@ -146,7 +146,7 @@ def _edit(folder, **fields):
 
 
 def test_a_library_that_is_none_is_refused(damaged):
-    from prune_engine.metaschedule.artifact_files import file_digest
+    from prune_engine.artifact_files import file_digest
 
     (damaged / "model.so").write_bytes(b"not a library")
     _edit(damaged, library_digest=file_digest(damaged / "model.so"))

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from prune_engine.artifact_files import publish, staging_folder
 from prune_engine.errors import OutputError
 from prune_engine.metaschedule.apply import compile_model
 from prune_engine.metaschedule.artifact import load_artifact, save_artifact
-from prune_engine.metaschedule.artifact_files import publish, staging_folder
 from prune_engine.metaschedule.artifact_library import write_library
 
 

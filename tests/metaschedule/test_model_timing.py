@@ -108,7 +108,7 @@ def test_an_artefact_that_crashes_or_hangs_is_named(dirs, conv_model, tmp_path, 
     import subprocess
     import tempfile
 
-    from prune_engine.metaschedule.artifact_files import file_digest
+    from prune_engine.artifact_files import file_digest
 
     scratch = tmp_path / "scratch"
     scratch.mkdir()
