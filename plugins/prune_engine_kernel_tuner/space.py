@@ -17,6 +17,8 @@ from prune_engine.own_kernels.given import DecisionColumns, GivenSymbol
 from prune_engine.own_kernels.own_spaces import batch_of, decisions_of, own_space
 from prune_engine.own_kernels.pruner import Pruner
 from prune_engine.own_kernels.pruning import Pruned
+from prune_engine.verdicts import BoolArray
+from prune_engine_kernel_tuner.neighbourhood import near_the_best
 from prune_engine_kernel_tuner.package import row_numbers, searchspace_of
 from prune_engine_kernel_tuner.results import Results, read_results
 from prune_engine_kernel_tuner.strategy import PruneEngineStrategy
@@ -138,9 +140,16 @@ class KernelSpace:
         """Configurations by position, as tuples in the order of the parameters."""
         return [tuple(one.values()) for one in decisions_of(self._batch, rows)]
 
-    def strategy(self, *, batch_size: int = 16, first_batch_size: int = 8) -> PruneEngineStrategy:
-        """A ``strategy`` for ``tune_kernel`` that measures in the engine's order and learns as it goes."""
-        return PruneEngineStrategy(self, batch_size=batch_size, first_batch_size=first_batch_size)
+    def strategy(
+        self, *, batch_size: int = 8, first_batch_size: int = 8, local_share: float = 0.75
+    ) -> PruneEngineStrategy:
+        """A ``strategy`` for ``tune_kernel`` that measures in the engine's order and learns as it goes.
+
+        See `PruneEngineStrategy` for what the arguments mean.
+        """
+        return PruneEngineStrategy(
+            self, batch_size=batch_size, first_batch_size=first_batch_size, local_share=local_share
+        )
 
     def learn(
         self,
@@ -173,8 +182,11 @@ class KernelSpace:
         self.pruned = self._pruner.prune(self._batch.space, self._batch)
         return int(sum(is_here))
 
-    def choose(self, k: int, measured: Sequence[int] = ()) -> NDArray[np.int64]:
-        """At most ``k`` kept configurations to measure next, by position; ``measured`` are left out."""
+    def choose(self, k: int, measured: Sequence[int] = (), *, among: BoolArray | None = None) -> NDArray[np.int64]:
+        """At most ``k`` kept configurations to measure next, by position; ``measured`` are left out.
+
+        ``among`` bool (n,) are those to choose from; all of them by default.
+        """
         if wrong := [row for row in measured if not 0 <= row < len(self._batch)]:
             raise ConfigError(
                 "is no configuration of the space",
@@ -182,12 +194,31 @@ class KernelSpace:
                 got=repr(wrong[0]),
                 expected=f"positions from 0 to {len(self._batch) - 1}",
             )
-        kept = np.flatnonzero(self.pruned.kept)
+        is_asked = self.pruned.kept.copy()
+        if among is not None:
+            # With what was measured, by whose number the engine knows how much there is to learn yet.
+            is_measured = np.zeros(len(self._batch), dtype=np.bool_)
+            is_measured[np.asarray(measured, dtype=np.int64)] = True
+            is_asked &= among | is_measured
+        kept = np.flatnonzero(is_asked)
         at = np.full(len(self._batch), -1)
         at[kept] = np.arange(len(kept))
         done = at[np.asarray(measured, dtype=np.int64)]
         rows = self._pruner.choose(self._batch.space, self._batch.take(kept), k, measured=done[done >= 0])
         return kept[rows]
+
+    def near_the_best(
+        self, measured: Sequence[int], run_secs: NDArray[np.float64], n: int, *, closed: Sequence[int] = ()
+    ) -> BoolArray:
+        """Kept configurations one step from the best measured, bool (n,): see `neighbourhood.near_the_best`.
+
+        What was measured and ``closed`` is left out.
+        """
+        is_open = self.pruned.kept.copy()
+        is_open[np.asarray([*measured, *closed], dtype=np.int64)] = False
+        return near_the_best(
+            self._batch.indices, is_open, np.asarray(measured, dtype=np.int64), np.asarray(run_secs), n
+        )
 
     def learn_rows(self, rows: Sequence[int], run_secs: NDArray[np.float64]) -> None:
         """Learn what was measured of configurations by position; NaN for failures. The order stays as it is."""
