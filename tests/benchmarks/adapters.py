@@ -33,8 +33,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, nargs="?", help="of kernel tables; without it parts are left out")
     parser.add_argument("--out", type=Path, help="folder of the page")
-    parser.add_argument("--seeds", type=int, default=15, help="runs of each strategy that begins with nothing")
-    parser.add_argument("--seeds-elsewhere", type=int, default=5, help="runs of each that begins with results")
+    parser.add_argument("--seeds", type=int, default=11, help="runs of each strategy that begins with nothing")
+    parser.add_argument("--seeds-elsewhere", type=int, default=3, help="runs of each that begins with results")
     asked = parser.parse_args()
     described = machine.as_markdown()  # before any load of its own
     try:

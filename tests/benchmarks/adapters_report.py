@@ -41,9 +41,9 @@ def page_text(figures: Figures) -> str:
             "# Adapters: Kernel Tuner, Triton, anyone's candidates",
             "",
             "`python tests/benchmarks/adapters.py FOLDER --out docs/benchmarks` writes this page. FOLDER has",
-            "`convolution_milo.tsv.gz`, a table of the AutoTuning Association's benchmark hub as `prune-engine rank`",
-            "reads it; without it what needs real times is left out. *Found* is always the best of all",
-            "configurations over the best of those tried: 1 is perfect.",
+            "`convolution_milo.tsv.gz`, a table of the AutoTuning Association's benchmark hub as",
+            "`prune-engine rank` reads it; without it what needs real times is left out. *Found* is always the",
+            "best of all configurations over the best of those tried: 1 is perfect.",
             "",
             figures.machine,
             "",
@@ -83,8 +83,8 @@ def _of_recorded(figures: Figures) -> list[str]:
         f"`tune_kernel` of Kernel Tuner {version('kernel-tuner')} in simulation mode on the same table: its own",
         "strategies as they come, and `kernel.strategy()` with nothing from elsewhere or with all results of",
         "another device. *Copied* measures the other device's best in their order and learns nothing. Found by",
-        f"{', '.join(map(str, NOTED))} trials, medians over runs with different seeds; for {TRIALS} the quartiles as",
-        "well. Seconds are of processor time for one run: looking times up costs next to nothing.",
+        f"{', '.join(map(str, NOTED))} trials, medians over runs with different seeds; for {TRIALS} the quartiles",
+        "as well. Seconds are of processor time for one run: looking times up costs next to nothing.",
         "",
         *strategy_table(figures),
         "",
@@ -170,8 +170,8 @@ def _of_triton(held: Sequence[Held]) -> list[str]:
     return [
         "## A footprint against Triton's compiler",
         "",
-        f"`prune_engine_triton.matmul` against what Triton {_RECORDED_TRITON} allocates for its tutorial's loop and",
-        f"what ptxas reports of registers, {n} configurations compiled without a GPU",
+        f"`prune_engine_triton.matmul` against what Triton {_RECORDED_TRITON} allocates for its tutorial's loop",
+        f"and what ptxas reports of registers, {n} configurations compiled without a GPU",
         "(`tests/benchmarks/triton_resources.py`). Shared memory is exact, over or under what Triton allocates;",
         "*fits and dropped* is a false prune. Registers: what spills, and what `rules.register-pressure` drops.",
         "",
@@ -180,8 +180,8 @@ def _of_triton(held: Sequence[Held]) -> list[str]:
         f"|---|---|{'---:|' * 9}",
         *(
             f"| sm_{one.arch} ({PROFILES[one.arch]}) | {one.dtype} | {one.n} | {one.exact} | {one.over} "
-            f"| {one.under} | {one.fit_dropped} | {one.unfit_kept} of {one.unfit} | {one.spilled} | {one.spilled_dropped} "
-            f"| {one.sound_dropped} |"
+            f"| {one.under} | {one.fit_dropped} | {one.unfit_kept} of {one.unfit} | {one.spilled} "
+            f"| {one.spilled_dropped} | {one.sound_dropped} |"
             for one in held
         ),
         "",
