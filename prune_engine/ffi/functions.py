@@ -11,26 +11,19 @@ from typing import Any
 
 import numpy as np
 import tvm_ffi
+from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from prune_engine.errors import SpaceError
 from prune_engine.ffi import abi
 from prune_engine.ffi.answers import pruned_record, space_record
-from prune_engine.ffi.arguments import (
-    TensorError,
-    columns,
-    instance,
-    json_object,
-    matrix,
-    plain_map,
-    row_numbers,
-    tensor_of,
-    text,
-)
+from prune_engine.ffi.arguments import TensorError, instance, json_object, plain_map, text
 from prune_engine.ffi.handles import LOCK, Profile, Space, open_space
 from prune_engine.ffi.options import checked
-from prune_engine.ffi.sessions import Asked, Session
+from prune_engine.ffi.sessions import Session
 from prune_engine.ffi.table_spaces import check_declared
+from prune_engine.ffi.tensors import columns, matrix, row_numbers, tensor_of
+from prune_engine.space import Int32Array
 
 #: What is registered, by name.
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
@@ -121,9 +114,9 @@ def choice_table(space: Space, sketch: int, variable: int) -> tvm_ffi.Tensor:
     """What the rows of a variable mean: int32 (m, p), m choices of p numbers."""
     who = "prune_engine.ChoiceTable"
     handle = _space(space, who)
-    number = _number(sketch, len(handle.space.sketches), f"{who}, sketch")
+    number = _number(sketch, len(handle.space.sketches), who, "sketch")
     variables = handle.space.sketches[number].variables
-    return tensor_of(variables[_number(variable, len(variables), f"{who}, variable")].table)
+    return tensor_of(variables[_number(variable, len(variables), who, "variable")].table)
 
 
 @_register
@@ -134,7 +127,7 @@ def rows_of_decisions(space: Space, decisions: tvm_ffi.Tensor, sketch: int = 0) 
     """
     who = "prune_engine.RowsOfDecisions"
     handle = _space(space, who)
-    variables = handle.space.sketches[_number(sketch, len(handle.space.sketches), f"{who}, sketch")].variables
+    variables = handle.space.sketches[_number(sketch, len(handle.space.sketches), who, "sketch")].variables
     numbers = matrix(decisions, sum(v.table.shape[1] for v in variables), f"{who}, decisions")
     rows = np.empty((len(numbers), len(variables)), dtype=np.int32)
     start = 0
@@ -169,10 +162,9 @@ def mask_candidates(
     ``rows`` int32 (n, v) are row numbers of the sketch's choice tables; ``symbols`` are columns (n,), int64 or
     float64, of symbols that the space declares.
     """
-    who = "prune_engine.MaskCandidates"
     with LOCK:
-        session, asked = _asked(space, rows, profile, sketch, symbols, who)
-        return tensor_of(session.flags(asked) if len(asked) else np.empty(0, dtype=np.uint8))
+        session, indices, given = _asked(space, rows, profile, sketch, symbols, "prune_engine.MaskCandidates")
+        return tensor_of(session.flags(sketch, indices, given) if len(indices) else np.empty(0, dtype=np.uint8))
 
 
 @_register
@@ -187,10 +179,9 @@ def score_candidates(
 
     Arguments as of MaskCandidates. All that are kept score 1 in a sketch that could not be read.
     """
-    who = "prune_engine.ScoreCandidates"
     with LOCK:
-        session, asked = _asked(space, rows, profile, sketch, symbols, who)
-        return tensor_of(session.scores(asked) if len(asked) else np.empty(0))
+        session, indices, given = _asked(space, rows, profile, sketch, symbols, "prune_engine.ScoreCandidates")
+        return tensor_of(session.scores(sketch, indices, given) if len(indices) else np.empty(0))
 
 
 @_register
@@ -210,26 +201,35 @@ def prune_search_space(space: Space | str | tvm_ffi.Map, profile: Profile | str,
 
 def _asked(
     space: object, rows: object, profile: object, sketch: object, symbols: object, who: str
-) -> tuple[Session, Asked]:
+) -> tuple[Session, Int32Array, dict[str, NDArray[Any]]]:
+    """The arguments of a batch, checked: row numbers int32 (n, v), and symbols by name."""
     handle, judge = _space(space, who), _profile(profile, who)
-    number = _number(sketch, len(handle.table_sizes), f"{who}, sketch")
-    indices = row_numbers(rows, handle.table_sizes[number], f"{who}, rows")
-    given = columns(symbols, len(indices), f"{who}, symbols") if symbols is not None else {}
-    if given:
+    number = _number(sketch, len(handle.row_limits), who, "sketch")
+    indices = row_numbers(rows, handle.row_limits[number], f"{who}, rows")
+    given: dict[str, NDArray[Any]] = {}
+    if symbols is not None:
+        given = columns(symbols, len(indices), f"{who}, symbols")
         check_declared(given, handle.declared, f"{who}, symbols")
-    return judge.session(handle), Asked(number, indices, given)
+    return judge.session(handle), indices, given
+
+
+# What is as it must be costs no words: a batch meets these between milliseconds of other work.
 
 
 def _space(value: object, who: str) -> Space:
-    return instance(value, Space, f"{who}, space", "a handle of LoadSpace")
+    return value if isinstance(value, Space) else instance(value, Space, f"{who}, space", "a handle of LoadSpace")
 
 
 def _profile(value: object, who: str) -> Profile:
+    if isinstance(value, Profile):
+        return value
     return instance(value, Profile, f"{who}, profile", "a handle of LoadProfile")
 
 
-def _number(value: object, n: int, who: str) -> int:
-    number = instance(value, int, who, "an integer")
+def _number(value: object, n: int, who: str, what: str) -> int:
+    if type(value) is int and 0 <= value < n:
+        return value
+    number = instance(value, int, f"{who}, {what}", "an integer")
     if not 0 <= number < n:
-        raise SpaceError("there is none of this number", who=who, got=number, expected=f"0 to {n - 1}")
+        raise SpaceError("there is none of this number", who=f"{who}, {what}", got=number, expected=f"0 to {n - 1}")
     return number

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
 from prune_engine.candidates import CandidateBatch
@@ -21,6 +20,7 @@ from prune_engine.errors import ConfigError
 from prune_engine.ffi.options import checked
 from prune_engine.ffi.sessions import Session
 from prune_engine.ffi.table_spaces import table_space
+from prune_engine.ffi.tensors import RowLimits
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.plugin_host.blocked_names import check_blocked
@@ -87,9 +87,9 @@ class Space:
     ) -> None:
         self.space, self.is_own, self.declared = space, is_own, declared
         self.candidates, self.positions, self.texts = candidates, positions, texts
-        #: Rows of each variable's table, by sketch: uint32 (v,).
-        self.table_sizes: tuple[NDArray[np.uint32], ...] = tuple(
-            np.array([len(variable.table) for variable in sketch.variables], dtype=np.uint32)
+        #: Rows of each variable's table, by sketch.
+        self.row_limits: tuple[RowLimits, ...] = tuple(
+            RowLimits(np.array([len(variable.table) for variable in sketch.variables], dtype=np.uint32))
             for sketch in space.sketches
         )
 

@@ -34,18 +34,6 @@ _IN_TABLES = "has a row that a rule cut out of its choice table"
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """Candidates that are asked about: rows int32 (n, v) of a sketch's tables, and symbols (n,) that came along."""
-
-    sketch: int
-    rows: Int32Array
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True, slots=True)
 class Kept:
     """A candidate worth measuring, row ``row`` of a batch. ``latency_secs`` is None where no draft tells it."""
 
@@ -87,24 +75,28 @@ class Session:
         self._funnel = Funnel()
         self.restricted, self._cuts = self._pipeline.restrict(space, self._funnel)
 
-    def flags(self, asked: Asked) -> NDArray[np.uint8]:
-        """LEGAL where no sound rule drops a candidate, KEPT beside it where no rule at all does: uint8 (n,)."""
-        batch = self._asked(asked)
+    def flags(self, sketch: int, rows: Int32Array, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+        """LEGAL where no sound rule drops a candidate, KEPT beside it where no rule at all does: uint8 (n,).
+
+        Candidates are ``rows``, int32 (n, v), of a sketch's tables; ``columns`` are symbols (n,) that come along.
+        """
+        batch = self._asked(sketch, rows, columns)
         flags = np.zeros(len(batch), dtype=np.uint8)
-        for rows, chunk in _chunks(batch):
+        for part, chunk in _chunks(batch):
             legal, kept = self._judged(chunk)
-            flags[rows] = LEGAL * legal + KEPT * kept
+            flags[part] = LEGAL * legal + KEPT * kept
         return flags
 
-    def scores(self, asked: Asked) -> Float64Array:
+    def scores(self, sketch: int, rows: Int32Array, columns: Mapping[str, NDArray[Any]]) -> Float64Array:
         """What a search may climb on, float64 (n,), >= 0: 0 where a rule drops a candidate, else the draft's score.
 
         That is 1 / predicted seconds; equal ones without a draft, or where TVM's sketch could not be read.
+        Arguments as of `flags`.
 
         Raises SpaceError where nothing tells candidates of a space of one's own apart, PluginContractError for a
         draft that fails.
         """
-        return self._scores(self._asked(asked))
+        return self._scores(self._asked(sketch, rows, columns))
 
     def _scores(self, batch: CandidateBatch) -> Float64Array:
         scores = np.zeros(len(batch))
@@ -212,10 +204,10 @@ class Session:
             return np.ones(len(batch), dtype=np.bool_)
         return self._pipeline.ask(rule, rule.mask, batch, self._profile)
 
-    def _asked(self, asked: Asked) -> CandidateBatch:
+    def _asked(self, sketch: int, rows: Int32Array, columns: Mapping[str, NDArray[Any]]) -> CandidateBatch:
         """Candidates of the unrestricted space."""
-        batch = CandidateBatch(self.space, self.space.sketches[asked.sketch], asked.rows)
-        return with_columns(batch, asked.columns) if asked.columns else batch
+        batch = CandidateBatch(self.space, self.space.sketches[sketch], rows)
+        return with_columns(batch, columns) if columns else batch
 
     def _fitness(self, batch: CandidateBatch) -> Float64Array:
         return self._scores(self._batch(self.space, batch))

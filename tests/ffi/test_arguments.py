@@ -6,25 +6,15 @@ import numpy as np
 import pytest
 import tvm_ffi
 
-from prune_engine.ffi.arguments import (
-    MAX_ROWS,
-    ArgumentError,
-    TensorError,
-    TextError,
-    columns,
-    json_object,
-    matrix,
-    plain_map,
-    row_numbers,
-    tensor_of,
-)
+from prune_engine.ffi.arguments import ArgumentError, TensorError, TextError, json_object, plain_map
+from prune_engine.ffi.tensors import MAX_ROWS, RowLimits, columns, matrix, row_numbers, tensor_of
 
-SIZES = np.array([4, 2], dtype=np.uint32)
+LIMITS = RowLimits(np.array([4, 2], dtype=np.uint32))
 
 
 def test_rows_are_the_callers_again() -> None:
     memory = np.array([[3, 1], [0, 0]], dtype=np.int32)
-    rows = row_numbers(tvm_ffi.from_dlpack(memory), SIZES, "test")
+    rows = row_numbers(tvm_ffi.from_dlpack(memory), LIMITS, "test")
     memory[:] = 99
     assert rows.tolist() == [[3, 1], [0, 0]]
 
@@ -40,10 +30,10 @@ def test_columns_are_the_callers_again() -> None:
 def test_row_numbers_at_the_limit(row: list[int], is_there: bool) -> None:
     tensor = tvm_ffi.from_dlpack(np.array([row], dtype=np.int32))
     if is_there:
-        assert row_numbers(tensor, SIZES, "test").tolist() == [row]
+        assert row_numbers(tensor, LIMITS, "test").tolist() == [row]
     else:
         with pytest.raises(TensorError, match="candidate 0, variable"):
-            row_numbers(tensor, SIZES, "test")
+            row_numbers(tensor, LIMITS, "test")
 
 
 @pytest.mark.parametrize(("n", "is_taken"), [(MAX_ROWS, True), (MAX_ROWS + 1, False)])
