@@ -63,6 +63,13 @@ def test_choosing_among_some_leaves_out_the_others_and_the_measured() -> None:
     assert set(own.choose(10, [0, 40], among=among).tolist()) == {3, 41}
 
 
+def test_what_was_measured_is_closed_or_pruned_is_not_near() -> None:
+    own = kernel_space({"block_size_x": [256, 512, 1024, 2048], "a": [0, 1, 2]}, profile="a100")
+    at = {one: row for row, one in enumerate(own.configurations(range(12)))}
+    near = own.near_the_best([at[512, 0], at[512, 1]], np.array([1e-3, 2e-3]), 1, closed=[at[256, 0]])
+    assert np.flatnonzero(near).tolist() == sorted((at[1024, 0], at[512, 2]))
+
+
 def measured_by(own: KernelSpace, tmp_path: Path, **options: Any) -> list[tuple[Any, ...]]:
     """What the strategy measures in 24 trials, in order: a valley that the symbols know nothing of."""
     lines = {}
