@@ -114,9 +114,9 @@ def choice_table(space: Space, sketch: int, variable: int) -> tvm_ffi.Tensor:
     """What the rows of a variable mean: int32 (m, p), m choices of p numbers."""
     who = "prune_engine.ChoiceTable"
     handle = _space(space, who)
-    number = _number(sketch, len(handle.space.sketches), who, "sketch")
+    number = _number(sketch, len(handle.space.sketches), f"{who}, sketch")
     variables = handle.space.sketches[number].variables
-    return tensor_of(variables[_number(variable, len(variables), who, "variable")].table)
+    return tensor_of(variables[_number(variable, len(variables), f"{who}, variable")].table)
 
 
 @_register
@@ -127,7 +127,7 @@ def rows_of_decisions(space: Space, decisions: tvm_ffi.Tensor, sketch: int = 0) 
     """
     who = "prune_engine.RowsOfDecisions"
     handle = _space(space, who)
-    variables = handle.space.sketches[_number(sketch, len(handle.space.sketches), who, "sketch")].variables
+    variables = handle.space.sketches[_number(sketch, len(handle.space.sketches), f"{who}, sketch")].variables
     numbers = matrix(decisions, sum(v.table.shape[1] for v in variables), f"{who}, decisions")
     rows = np.empty((len(numbers), len(variables)), dtype=np.int32)
     start = 0
@@ -203,9 +203,15 @@ def _asked(
     space: object, rows: object, profile: object, sketch: object, symbols: object, who: str
 ) -> tuple[Session, Int32Array, dict[str, NDArray[Any]]]:
     """The arguments of a batch, checked: row numbers int32 (n, v), and symbols by name."""
-    handle, judge = _space(space, who), _profile(profile, who)
-    number = _number(sketch, len(handle.row_limits), who, "sketch")
-    indices = row_numbers(rows, handle.row_limits[number], f"{who}, rows")
+    # What is as it must be costs no call: a batch meets this between milliseconds of other work.
+    handle = space if isinstance(space, Space) else _space(space, who)
+    judge = profile if isinstance(profile, Profile) else _profile(profile, who)
+    limits = handle.row_limits
+    if type(sketch) is int and 0 <= sketch < len(limits):
+        number = sketch
+    else:
+        number = _number(sketch, len(limits), f"{who}, sketch")
+    indices = row_numbers(rows, limits[number], f"{who}, rows")
     given: dict[str, NDArray[Any]] = {}
     if symbols is not None:
         given = columns(symbols, len(indices), f"{who}, symbols")
@@ -213,23 +219,16 @@ def _asked(
     return judge.session(handle), indices, given
 
 
-# What is as it must be costs no words: a batch meets these between milliseconds of other work.
-
-
 def _space(value: object, who: str) -> Space:
-    return value if isinstance(value, Space) else instance(value, Space, f"{who}, space", "a handle of LoadSpace")
+    return instance(value, Space, f"{who}, space", "a handle of LoadSpace")
 
 
 def _profile(value: object, who: str) -> Profile:
-    if isinstance(value, Profile):
-        return value
     return instance(value, Profile, f"{who}, profile", "a handle of LoadProfile")
 
 
-def _number(value: object, n: int, who: str, what: str) -> int:
-    if type(value) is int and 0 <= value < n:
-        return value
-    number = instance(value, int, f"{who}, {what}", "an integer")
+def _number(value: object, n: int, who: str) -> int:
+    number = instance(value, int, who, "an integer")
     if not 0 <= number < n:
-        raise SpaceError("there is none of this number", who=f"{who}, {what}", got=number, expected=f"0 to {n - 1}")
+        raise SpaceError("there is none of this number", who=who, got=number, expected=f"0 to {n - 1}")
     return number

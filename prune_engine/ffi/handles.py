@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
@@ -123,14 +123,20 @@ class Profile:
         self.profile, self.found = choice.profile, choice.reason
         self.failed_plugins = host.failed
         self._sessions: WeakKeyDictionary[Space, Session] = WeakKeyDictionary()
+        #: The space that was asked about last, and its session: most calls are about the same one.
+        self._last: tuple[ref[Space], ref[Session]] | None = None
 
     def session(self, handle: Space) -> Session:
         """This profile's strategies on a space, which is restricted at the first call."""
+        last = self._last
+        if last is not None and last[0]() is handle and (found := last[1]()) is not None:
+            return found
         found = self._sessions.get(handle)
         if found is None:
             space = replace(handle.space, symbols=self.strategies.symbols)
             found = Session(space, self.strategies, self.profile, self.config, is_own=handle.is_own)
             self._sessions[handle] = found
+        self._last = ref(handle), ref(found)
         return found
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tvm_ffi
 from numpy.typing import NDArray
+from tvm_ffi import Map, Tensor, from_dlpack
 
 from prune_engine.ffi.arguments import ArgumentError, TensorError, text, told
 from prune_engine.space import Int32Array
@@ -20,7 +20,11 @@ from prune_engine.space import Int32Array
 #: Rows of one call. More is a mistake, or better asked in parts: scores of so many take seconds and gigabytes.
 MAX_ROWS = 1 << 24
 _CPU = 1
-_INT32, _COLUMN_DTYPES = (np.dtype(np.int32),), (np.dtype(np.float64), np.dtype(np.int64))
+_UINT32, _INT32, _COLUMN_DTYPES = (
+    np.dtype(np.uint32),
+    (np.dtype(np.int32),),
+    (np.dtype(np.float64), np.dtype(np.int64)),
+)
 #: Candidates whose row numbers are compared in one go: each by itself has few, and would be a loop of its own.
 _SIDE_BY_SIDE = 256
 
@@ -39,15 +43,17 @@ class RowLimits:
     def hold(self, rows: Int32Array) -> bool:
         """Whether all of these row numbers, C-contiguous int32 (n, v), are rows of their tables."""
         # As unsigned numbers the negative ones are the largest: one comparison finds both kinds.
-        numbers = rows.view(np.uint32)
-        rest = len(numbers) % _SIDE_BY_SIDE
-        if len(numbers) > rest:
-            # The largest number of each column, over groups of candidates that lie one after the other.
-            groups = numbers[rest:].reshape(len(numbers) // _SIDE_BY_SIDE, self._several.size)
+        numbers = rows.view(_UINT32)
+        n = len(numbers)
+        if n > _SIDE_BY_SIDE:
+            # Of candidates that lie a whole number of groups apart, the largest number of each variable.
+            n %= _SIDE_BY_SIDE
+            groups = numbers[n:].reshape(-1, self._several.size) if len(self) else numbers[:1]
             largest = np.maximum.reduce(groups).reshape(self._several.shape)
-            if np.count_nonzero(largest >= self._several):
+            if True in (largest >= self._several).tobytes():
                 return False
-        return not rest or not np.count_nonzero(numbers[:rest] >= self._several[:rest])
+        # Looking for a byte takes the fewest steps: any() passes through Python.
+        return True not in (numbers[:n] >= self._several[:n]).tobytes()
 
 
 def row_numbers(value: object, limits: RowLimits, who: str) -> Int32Array:
@@ -77,7 +83,7 @@ def columns(value: object, n: int, who: str) -> dict[str, NDArray[Any]]:
     """The columns of float64 or int64 (n,) tensors by name; none for null. Raises ArgumentError and TensorError."""
     if value is None:
         return {}
-    if not isinstance(value, (tvm_ffi.Map, Mapping)):
+    if not isinstance(value, (Map, Mapping)):
         raise ArgumentError(
             "wrong type of argument", who=who, got=told(value), expected="a map of tensors, or null"
         )
@@ -94,12 +100,10 @@ def columns(value: object, n: int, who: str) -> dict[str, NDArray[Any]]:
     return found
 
 
-def tensor_of(array: NDArray[Any]) -> tvm_ffi.Tensor:
-    """An array as a tensor that shares its memory; of one that is read-only, a copy."""
-    ours = np.ascontiguousarray(array)
-    if not ours.flags.writeable:  # such memory cannot be passed on, since nobody could protect it there
-        ours = ours.copy()
-    return tvm_ffi.from_dlpack(ours)
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """An array as a tensor that shares its memory; of one that is read-only or not contiguous, a copy."""
+    # Read-only memory cannot be passed on, since nobody could protect it there.
+    return from_dlpack(array if array.flags.carray else array.copy())
 
 
 def _copied(value: object, dtypes: tuple[np.dtype[Any], ...], shape: tuple[int | None, ...], who: str) -> Any:
@@ -108,41 +112,34 @@ def _copied(value: object, dtypes: tuple[np.dtype[Any], ...], shape: tuple[int |
     They are copied before they are checked: the memory is the caller's, who may write to it from another thread,
     or free it after the call, while a strategy still knows the batch.
     """
-    view = None
-    # What numpy cannot see: other machines' memory, and none at all. Empty tensors may have none.
+    # What numpy cannot see comes first: another device's memory, or none at all.
     if (
-        isinstance(value, tvm_ffi.Tensor)
+        isinstance(value, Tensor)
         and value.__dlpack_device__()[0] == _CPU
-        and value.data_ptr()
+        and (address := value.data_ptr())
         and value.is_contiguous()
     ):
-        view = _viewed(value)
-    if view is not None:
+        try:
+            view = np.from_dlpack(value)
+        except (BufferError, RuntimeError, TypeError, ValueError):  # a type or a shape that numpy does not have
+            return _empty_or_refused(value, dtypes, shape, who)
         got = view.shape
         if (
             len(got) == len(shape)
             and got[-1] == shape[-1]
             and got[0] <= MAX_ROWS
             and view.dtype in dtypes
-            and view.flags.aligned
+            and not address % view.itemsize
         ):
             return view.copy()
     return _empty_or_refused(value, dtypes, shape, who)
-
-
-def _viewed(value: tvm_ffi.Tensor) -> NDArray[Any] | None:
-    """The memory as numpy sees it; None for a type or a shape that it does not have."""
-    try:
-        return np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError, ValueError):  # `_empty_or_refused` says what is wrong
-        return None
 
 
 def _empty_or_refused(
     value: object, dtypes: tuple[np.dtype[Any], ...], shape: tuple[int | None, ...], who: str
 ) -> NDArray[Any]:
     """What an empty tensor holds. Raises ArgumentError or TensorError for what is not as it must be."""
-    if not isinstance(value, tvm_ffi.Tensor):
+    if not isinstance(value, Tensor):
         raise ArgumentError(
             "wrong type of argument", who=who, got=told(value), expected=f"a tensor, {_form(dtypes, shape)}"
         )
@@ -181,7 +178,7 @@ def _empty_or_refused(
         return np.empty(got, dtype)
     if not value.data_ptr():
         raise TensorError("the tensor has no memory", who=who, got="null", expected=_form(dtypes, shape))
-    if value.data_ptr() % dtype.alignment:
+    if value.data_ptr() % dtype.itemsize:
         raise TensorError(
             "the tensor's memory is not aligned",
             who=who,
@@ -192,7 +189,7 @@ def _empty_or_refused(
 
 
 def _wrong_form(
-    value: tvm_ffi.Tensor, dtypes: tuple[np.dtype[Any], ...], shape: tuple[int | None, ...], who: str
+    value: Tensor, dtypes: tuple[np.dtype[Any], ...], shape: tuple[int | None, ...], who: str
 ) -> TensorError:
     got = f"{value.dtype} {tuple(value.shape)}"
     return TensorError("wrong form of tensor", who=who, got=got, expected=_form(dtypes, shape))
