@@ -32,6 +32,14 @@ def test_hooks_before_a_commit_need_no_network_and_are_those_of_make() -> None:
         assert f"$(BIN)/{' '.join(words[:2] if len(words) > 1 else words)}" in MAKEFILE, hook["entry"]
 
 
+def test_no_file_is_longer_than_the_house_style_allows() -> None:
+    most = int(re.findall(r"never more than (\d+)", PAGE)[0])
+    files = [file for top in ("prune_engine", "plugins", "tests") for file in (ROOT / top).rglob("*.py")]
+    lengths = {file.relative_to(ROOT).as_posix(): len(file.read_bytes().splitlines()) for file in files}
+    assert len(lengths) > 500
+    assert {file: length for file, length in lengths.items() if length > most} == {}
+
+
 @pytest.mark.parametrize("path", FRAGMENTS, ids=lambda path: path.name)
 def test_fragment_of_the_changelog(path: Path) -> None:
     kinds = re.findall(r'^\[\[tool\.towncrier\.type\]\]\ndirectory = "(\w+)"', _pyproject(), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Small ONNX models, and the real ones that `make models` installs."""
+"""MetaSchedule, small ONNX models, and the real ones that `make models` installs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,14 @@ from onnx import TensorProto, helper, numpy_helper
 MODELS = Path(__file__).parents[2] / ".models"
 
 SaveOnnx = Callable[..., Path]
+
+
+@pytest.fixture(scope="session")
+def ms(tvm: Any) -> Any:
+    """TVM's MetaSchedule, as we import it."""
+    from prune_engine.metaschedule.search import ms
+
+    return ms
 
 
 @pytest.fixture(scope="session")

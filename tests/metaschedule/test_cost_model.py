@@ -15,13 +15,6 @@ from prune_engine.errors import ConfigError, OutputError
 PLAIN = EngineConfig(prior="none")
 
 
-@pytest.fixture(scope="module")
-def ms(tvm: Any) -> Any:
-    from prune_engine.metaschedule.search import ms
-
-    return ms
-
-
 def model(**options: Any) -> Any:
     from prune_engine.metaschedule import PruneEngineCostModel
 

@@ -19,13 +19,6 @@ PLAIN = EngineConfig(transfer=False, prior="none")
 TARGET = {"kind": "llvm", "mcpu": "x86-64-v3", "num-cores": 2}
 
 
-@pytest.fixture(scope="module")
-def ms(tvm: Any) -> Any:
-    from prune_engine.metaschedule.search import ms
-
-    return ms
-
-
 @pytest.fixture
 def dummies(ms: Any) -> dict[str, Any]:
     """A builder and a runner that do nothing, and say random latencies."""

@@ -20,13 +20,6 @@ A100 = {
 }
 
 
-@pytest.fixture(scope="module")
-def ms(tvm: Any) -> Any:
-    from prune_engine.metaschedule.search import ms
-
-    return ms
-
-
 def postproc(**options: Any) -> Any:
     from prune_engine.metaschedule import PruneEnginePostproc
 

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import json
-import subprocess
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,10 +12,8 @@ import numpy as np
 import pytest
 from kits import synthetic_kernels as synthetic
 from prune_engine_kernel_tuner import KernelSpace, Results, kernel_space, read_results
-from prune_engine_kernel_tuner.devices import profile_of_device
 
-from prune_engine.errors import ConfigError, SpaceError
-from prune_engine.hardware.registry import ProfileRegistry
+from prune_engine.errors import ConfigError
 
 kernel_tuner = pytest.importorskip("kernel_tuner", reason="the optional extra kernel-tuner")
 
@@ -253,71 +248,6 @@ def test_order_is_carried_over_from_another_device(files: Path, secs: Any) -> No
     assert told.pruned.legal.tolist() == space().pruned.legal.tolist()
 
 
-def test_units_of_t4_files_count(tmp_path: Path) -> None:
-    def line(unit: str, value: float) -> dict[str, Any]:
-        measured = [{"name": "time", "value": value, "unit": unit}]
-        return {"configuration": {"a": unit}, "times": {}, "invalidity": "correct", "measurements": measured}
-
-    units = {
-        "ms": 1.0,
-        "s": 1e-3,
-        "us": 1e3,
-        "ns": 1e6,
-        "": 1.0,
-        "nanoseconds": 1e6,
-        "Second": 1e-3,
-        "\u00b5s": 1e3,
-    }
-    failed = {**line("ms", 1.0), "invalidity": "compile"}
-    path = tmp_path / "t4.json"
-    path.write_text(json.dumps({"results": [*(line(u, v) for u, v in units.items()), failed]}))
-    found = read_results(path).run_secs
-    assert np.allclose(found[:-1], 1e-3)
-    assert np.isnan(found[-1])
-
-
-@pytest.mark.parametrize("metadata", [{"timeunit": "seconds"}, [1], None])
-def test_the_unit_of_a_whole_t4_file_counts(metadata: Any, tmp_path: Path) -> None:
-    line = {"configuration": {"a": 1}, "measurements": [{"name": "time", "value": 1.0}]}
-    (tmp_path / "t4.json").write_text(json.dumps({"metadata": metadata, "results": [line]}))
-    expected = 1.0 if isinstance(metadata, dict) else 1e-3
-    assert read_results(tmp_path / "t4.json").run_secs.tolist() == [expected]
-
-
-def test_what_failed_has_failed_by_any_objective() -> None:
-    lines = [{"a": 1, "time": "RuntimeFailedConfig", "energy": 3.0}, {"a": 2, "time": 1.0, "energy": 3.0}]
-    found = read_results([*lines, {"a": 3, "__error__": "x", "energy": 3.0}], objective="energy").run_secs
-    assert np.isnan(found).tolist() == [True, False, True]
-
-
-BAD_FILES = {
-    "missing": (None, "cannot be read; got No such file"),
-    "no json": ("{nothing", "is no file of Kernel Tuner's results; got .*Error"),
-    "a number": ("5", "is no file of Kernel Tuner's results; got int"),
-    "another file": ('{"name": 1}', "is no file of Kernel Tuner's results; got an object with name"),
-    "no configuration": ('{"results": [{"times": {}}]}', ".*a result without a configuration"),
-    "nothing ran": ('{"cache": {"1": {"a": 1, "time": "InvalidConfig"}}}', "holds no configuration that ran"),
-    "another objective": ('{"cache": {"1": {"a": 1, "energy": 3.0}}}', ".*without a number for 'time'"),
-    "no time": (
-        '{"results": [{"configuration": {}, "measurements": [{"name": "time", "value": 1, "unit": "min"}]}]}',
-        "a time in a unit that is not known; got 'min'",
-    ),
-    "too large a number": ('[{"a": 1, "time": 1' + "0" * 400 + "}]", "holds no configuration that ran"),
-    "endless": ('[{"a": 1, "time": 1e999}]', "holds no configuration that ran"),
-    "nested": ("[" * 100_000, "is no file of Kernel Tuner's results|cannot be read"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_FILES)
-def test_a_bad_file_is_told(case: str, tmp_path: Path) -> None:
-    text, message = BAD_FILES[case]
-    path = tmp_path / "results.json"
-    if text is not None:
-        path.write_text(text)
-    with pytest.raises(ConfigError, match=rf"results\.json: ({message})"):
-        read_results(path)
-
-
 def test_results_of_another_kernel_are_refused(pruned: KernelSpace) -> None:
     other = Results(({"block_size_x": 17},), np.array([1e-3]))
     with pytest.raises(ConfigError, match=r"no result is of this space; got 1 results, such as .*17"):
@@ -331,104 +261,6 @@ def test_results_that_are_partly_of_this_space_are_learnt_from_in_part(configura
     assert own.learn(told) == 3
 
 
-def test_nothing_left_says_what_dropped_it() -> None:
-    with pytest.raises(
-        SpaceError, match=r"no configuration is left; got 2 .* 2 dropped by rules.threads-per-block: .* 1024"
-    ):
-        kernel_space({"block_size_x": [2048, 4096]}, profile="a100")
-
-
-def test_restrictions_that_allow_nothing_are_told() -> None:
-    with pytest.raises(SpaceError, match=r"its restrictions leave no configuration.*block_size_x > 64"):
-        kernel_space({"block_size_x": [32, 64]}, ["block_size_x > 64"], profile="a100")
-
-
-def test_a_restriction_that_cannot_be_read_is_told() -> None:
-    with pytest.raises(ConfigError, match="Kernel Tuner cannot make a search space of it"):
-        kernel_space({"block_size_x": [32, 64]}, ["block_size_x >"], profile="a100")
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
-        (lambda: kernel_space(None, profile="a100"), "tune_params: is of the wrong type; got None"),
-        (lambda: kernel_space({"a": 5}, profile="a100"), "'a'.*values of the wrong type; got int 5"),
-        (lambda: kernel_space({"a": [5]}, profile=None), "profile: is of the wrong type"),
-        (
-            lambda: kernel_space({"a": [5]}, profile="a100", block_size_names="a"),
-            "block_size_names: is of the wrong",
-        ),
-        (
-            lambda: kernel_space({"a": [5]}, profile="a100", elsewhere="x"),
-            "elsewhere: is of the wrong type; got 'x'",
-        ),
-        (lambda: space().learn(None), "no file of Kernel Tuner's results; got NoneType"),
-        (lambda: space().learn({"a": 1}), "no file of Kernel Tuner's results; got dict"),
-        (lambda: space().choose(-1), "k: is no number of candidates; got -1"),
-        (lambda: space().choose(1, [10**6]), "measured: is no configuration of the space; got 1000000"),
-        (lambda: space().strategy(batch_size=0), "batch_size: is no size; got 0"),
-        (lambda: space().strategy(first_batch_size="8"), "first_batch_size: is no size; got '8'"),
-    ],
-    ids=[
-        *("parameters", "values", "profile", "blocks", "elsewhere", "no results", "no list"),
-        *("negative", "row", "empty batch", "no size"),
-    ],
-)
-def test_wrong_arguments_are_told(call: Any, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        call()
-
-
 def test_without_a_verifier_nothing_comes_from_elsewhere(files: Path) -> None:
     with pytest.raises(ConfigError, match="no verifier that learns from another device"):
         space(elsewhere=(files / "slow.json", "nvidia-t4"), verifier=None)
-
-
-@pytest.mark.parametrize(
-    ("name", "profile"),
-    [
-        ("NVIDIA A100-SXM4-40GB", "nvidia-a100-sxm-40gb"),
-        ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm-80gb"),
-        ("NVIDIA GeForce RTX 3090", "nvidia-rtx-3090"),
-        ("NVIDIA GeForce RTX 2080 Ti", "nvidia-rtx-2080-ti"),
-        ("Tesla T4", "nvidia-t4"),
-        ("NVIDIA H100 80GB HBM3", "nvidia-h100-sxm"),
-        ("NVIDIA RTX A4000", "nvidia-rtx-a4000"),
-        ("NVIDIA GeForce RTX 3090 Ti", None),
-        ("NVIDIA H100 PCIe", None),
-        ("NVIDIA GeForce RTX 2080", None),
-        ("NVIDIA", None),
-        ("a100", None),
-        ('{"kind": "cuda", "model": "nvidia a100"}', None),
-    ],
-)
-def test_devices_are_known_by_their_runtimes_names(name: str, profile: str | None) -> None:
-    found = profile_of_device(name, ProfileRegistry().profiles())
-    assert (found.name if found else None) == profile
-
-
-def test_without_kernel_tuner_it_loads_and_says_what_to_install() -> None:
-    program = """
-import sys
-sys.modules["kernel_tuner"] = sys.modules["kernel_tuner.searchspace"] = None
-from prune_engine.config import EngineConfig
-from prune_engine.plugins import PluginHost
-host = PluginHost(EngineConfig())
-host.load()
-print([record.name for record in host.failed])
-from prune_engine_kernel_tuner import kernel_space
-kernel_space({"block_size_x": [32]}, profile="a100")
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
-    assert run.stdout.strip() == "[]"
-    assert "Kernel Tuner cannot be imported" in run.stderr
-    assert 'pip install "prune-engine[kernel-tuner]"' in run.stderr
-
-
-def test_nothing_of_it_is_imported_before_it_is_used() -> None:
-    program = """
-import sys, prune_engine_kernel_tuner, prune_engine_triton
-print([m for m in ("kernel_tuner", "triton", "prune_engine.own_kernels.pruner", "tvm") if m in sys.modules])
-"""
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
-    assert run.stdout.strip() == "[]"
