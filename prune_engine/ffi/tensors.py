@@ -20,11 +20,8 @@ from prune_engine.space import Int32Array
 #: Rows of one call. More is a mistake, or better asked in parts: scores of so many take seconds and gigabytes.
 MAX_ROWS = 1 << 24
 _CPU = 1
-_UINT32, _INT32, _COLUMN_DTYPES = (
-    np.dtype(np.uint32),
-    (np.dtype(np.int32),),
-    (np.dtype(np.float64), np.dtype(np.int64)),
-)
+_UINT32 = np.dtype(np.uint32)
+_ROW_DTYPES, _COLUMN_DTYPES = (np.dtype(np.int32),), (np.dtype(np.float64), np.dtype(np.int64))
 #: Candidates whose row numbers are compared in one go: each by itself has few, and would be a loop of its own.
 _SIDE_BY_SIDE = 256
 
@@ -46,9 +43,9 @@ class RowLimits:
         numbers = rows.view(_UINT32)
         n = len(numbers)
         if n > _SIDE_BY_SIDE:
-            # Of candidates that lie a whole number of groups apart, the largest number of each variable.
-            n %= _SIDE_BY_SIDE
-            groups = numbers[n:].reshape(-1, self._several.size) if len(self) else numbers[:1]
+            # Of candidates that lie whole groups apart, the largest number of each variable.
+            n_groups, n = divmod(n, _SIDE_BY_SIDE)
+            groups = numbers[n:].reshape(n_groups, self._several.size)
             largest = np.maximum.reduce(groups).reshape(self._several.shape)
             if True in (largest >= self._several).tobytes():
                 return False
@@ -61,7 +58,7 @@ def row_numbers(value: object, limits: RowLimits, who: str) -> Int32Array:
 
     Raises ArgumentError and TensorError.
     """
-    rows: Int32Array = _copied(value, _INT32, (None, len(limits)), who)
+    rows: Int32Array = _copied(value, _ROW_DTYPES, (None, len(limits)), who)
     if not limits.hold(rows):
         row, variable = (int(at) for at in np.argwhere(rows.view(np.uint32) >= limits.sizes)[0])
         raise TensorError(
@@ -75,7 +72,7 @@ def row_numbers(value: object, limits: RowLimits, who: str) -> Int32Array:
 
 def matrix(value: object, width: int, who: str) -> Int32Array:
     """The numbers of an int32 (n, width) tensor. Raises ArgumentError and TensorError."""
-    numbers: Int32Array = _copied(value, _INT32, (None, width), who)
+    numbers: Int32Array = _copied(value, _ROW_DTYPES, (None, width), who)
     return numbers
 
 

@@ -6,6 +6,7 @@ import gc
 import json
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -162,10 +163,28 @@ def test_no_timer_is_taken_of_the_host(profile: Any) -> None:
 
 
 def test_a_sessions_memory_goes_with_its_space(profile: Any) -> None:
-    before = len(profile._sessions)
-    call("MaskCandidates", call("LoadSpace", json.dumps(SPACE)), tensor([[0, 0]]), profile)
+    space = call("LoadSpace", json.dumps(SPACE))
+    call("MaskCandidates", space, tensor([[0, 0]]), profile)
+    left = weakref.ref(space), weakref.ref(profile.session(space))
+    del space
     gc.collect()
-    assert len(profile._sessions) <= before
+    assert [what() for what in left] == [None, None]
+
+
+def test_each_space_is_judged_by_itself(profile: Any, space: Any) -> None:
+    # The same rows, which mean fewer threads here: legal all of them.
+    small = json.loads(json.dumps(SPACE).replace("2048", "512"))
+    other = call("LoadSpace", json.dumps(small))
+    for _ in range(2):
+        assert np.from_dlpack(call("MaskCandidates", space, tensor([[2, 0]]), profile)).tolist() == [0]
+        assert np.from_dlpack(call("MaskCandidates", other, tensor([[2, 0]]), profile)).tolist() == [3]
+
+
+def test_each_profile_judges_by_itself(profile: Any, space: Any) -> None:
+    lax = call("LoadProfile", DEVICE, '{"disabled_rules": ["rules.threads-per-block"]}')
+    for _ in range(2):
+        assert np.from_dlpack(call("MaskCandidates", space, tensor([[2, 0]]), profile)).tolist() == [0]
+        assert np.from_dlpack(call("MaskCandidates", space, tensor([[2, 0]]), lax)).tolist() == [3]
 
 
 def test_a_damaged_module_does_not_end_the_process(tvm: Any) -> None:
