@@ -17,14 +17,17 @@ _FIELDS = {
     "batch_size": "batch",
     "plateau_trials": "plateau",
     "draft_scorer": "draft",
-    "disabled_rules": "disable_rule",
-    "blocked_plugins": "block",
-    "plugin_files": "plugin",
     "transfer_trials": "measurements",
     "source_form": "choose_by",
 }
 #: Options whose argument has another name.
-_RENAMED = {"from": "source", "number": "n"}
+_RENAMED = {
+    "from": "source",
+    "number": "n",
+    "disable_rule": "disabled_rules",
+    "block": "blocked_plugins",
+    "plugin": "plugin_files",
+}
 
 
 @contextmanager

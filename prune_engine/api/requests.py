@@ -32,9 +32,9 @@ def search_config(
     trials: int | None = None,
     draft: str | None = "draft.symbols",
     verifier: str | None = "lightgbm.residual",
-    disable_rule: Sequence[str] = (),
-    block: Sequence[str] = (),
-    plugin: Sequence[PathLike] = (),
+    disabled_rules: Sequence[str] = (),
+    blocked_plugins: Sequence[str] = (),
+    plugin_files: Sequence[PathLike] = (),
     **options: object,
 ) -> EngineConfig:
     """The engine's options; ``draft`` and ``verifier`` may be "none". Raises ConfigError.
@@ -48,9 +48,9 @@ def search_config(
         budget_secs=seconds,
         draft_scorer=None if draft in ("none", None) else draft,
         verifier=None if verifier in ("none", None) else verifier,
-        disabled_rules=several("disable_rule", disable_rule),
-        blocked_plugins=several("block", block),
-        plugin_files=tuple(map(Path, several("plugin", plugin))),
+        disabled_rules=several("disabled_rules", disabled_rules),
+        blocked_plugins=several("blocked_plugins", blocked_plugins),
+        plugin_files=tuple(map(Path, several("plugin_files", plugin_files))),
         **options,
     )
     check_blocked(config.blocked_plugins, config.plugin_files)

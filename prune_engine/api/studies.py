@@ -102,9 +102,9 @@ def prune(
     seed: int = 0,
     shape: Mapping[str, Sequence[int]] | None = None,
     dim: Mapping[str, int] | None = None,
-    disable_rule: Sequence[str] = (),
-    block: Sequence[str] = (),
-    plugin: Sequence[PathLike] = (),
+    disabled_rules: Sequence[str] = (),
+    blocked_plugins: Sequence[str] = (),
+    plugin_files: Sequence[PathLike] = (),
     strict: bool = False,
 ) -> list[PrunedSpace]:
     """What the rules leave of each kernel's design space: `prune-engine prune` as a function.
@@ -123,7 +123,7 @@ def prune(
 
     with python_names(), ExitStack() as stack:
         at_least_one("samples", samples)
-        config = _study_config(seed, disable_rule, block, plugin, strict)
+        config = _study_config(seed, disabled_rules, blocked_plugins, plugin_files, strict)
         study = _study(stack, what, config, target, profile, threads, shape, dim)
         found = []
         for _, one in study.tasks_named(None if task is None else str(task)):
@@ -167,9 +167,9 @@ def list_candidates(
     seed: int = 0,
     shape: Mapping[str, Sequence[int]] | None = None,
     dim: Mapping[str, int] | None = None,
-    disable_rule: Sequence[str] = (),
-    block: Sequence[str] = (),
-    plugin: Sequence[PathLike] = (),
+    disabled_rules: Sequence[str] = (),
+    blocked_plugins: Sequence[str] = (),
+    plugin_files: Sequence[PathLike] = (),
     strict: bool = False,
 ) -> list[ListedCandidate]:
     """At most ``n`` distinct legal candidates of each kernel: `prune-engine candidates` as a function.
@@ -180,7 +180,7 @@ def list_candidates(
     """
     with python_names(), ExitStack() as stack:
         at_least_one("n", n)
-        config = _study_config(seed, disable_rule, block, plugin, strict, explorer)
+        config = _study_config(seed, disabled_rules, blocked_plugins, plugin_files, strict, explorer)
         study = _study(stack, what, config, target, profile, threads, shape, dim)
         tasks = study.tasks_named(None if task is None else str(task))
         found = [listed for _, one in tasks for listed in _listed(study, one, int(n), heuristics, seed)]
@@ -235,9 +235,9 @@ def _listed(study: Study, task: TuningTask, n: int, heuristics: bool, seed: int)
 
 def _study_config(
     seed: int,
-    disable_rule: Sequence[str],
-    block: Sequence[str],
-    plugin: Sequence[PathLike],
+    disabled_rules: Sequence[str],
+    blocked_plugins: Sequence[str],
+    plugin_files: Sequence[PathLike],
     strict: bool,
     explorer: str = "explore.uniform",
 ) -> EngineConfig:
@@ -246,9 +246,9 @@ def _study_config(
         draft=None,
         verifier=None,
         seed=seed,
-        disable_rule=disable_rule,
-        block=block,
-        plugin=plugin,
+        disabled_rules=disabled_rules,
+        blocked_plugins=blocked_plugins,
+        plugin_files=plugin_files,
         strict=strict,
         explorer=explorer,
     )

@@ -45,9 +45,9 @@ def tune(
     verifier: str | None = "lightgbm.residual",
     selector: str = "select.diverse",
     prior: PathLike = "builtin",
-    disable_rule: Sequence[str] = (),
-    block: Sequence[str] = (),
-    plugin: Sequence[PathLike] = (),
+    disabled_rules: Sequence[str] = (),
+    blocked_plugins: Sequence[str] = (),
+    plugin_files: Sequence[PathLike] = (),
     transfer: bool = True,
     builtin_library: bool = True,
     strict: bool = False,
@@ -78,7 +78,7 @@ def tune(
         strict_fp: add up in the untuned kernel's order only. ``stress_check``: try what ships on hard inputs.
         explorer: the strategies by name, with ``draft``, ``verifier`` and ``selector``; draft and verifier may be
             "none". ``prior``: what the verifier starts from, builtin, none, or a file.
-        disable_rule: rules to leave out; ``block``: plugins not to load; ``plugin``: files to load too.
+        disabled_rules: rules to leave out. ``blocked_plugins``: not to load; ``plugin_files``: to load too.
         transfer: begin with schedules of kernels like these, with ``builtin_library`` also with those shipped.
         strict: stop at the first plugin that fails.
         policy: a lock file: do not run by any other policy.
@@ -103,9 +103,9 @@ def tune(
             verifier=verifier,
             selector=selector,
             prior=str(prior),
-            disable_rule=disable_rule,
-            block=block,
-            plugin=plugin,
+            disabled_rules=disabled_rules,
+            blocked_plugins=blocked_plugins,
+            plugin_files=plugin_files,
             transfer=transfer,
             builtin_library=builtin_library,
             strict=strict,
@@ -152,8 +152,8 @@ def transfer(
     threads: int | None = None,
     profile: PathLike = "auto",
     store: PathLike | None = None,
-    block: Sequence[str] = (),
-    plugin: Sequence[PathLike] = (),
+    blocked_plugins: Sequence[str] = (),
+    plugin_files: Sequence[PathLike] = (),
     strict: bool = False,
     policy: PathLike | None = None,
     progress: Watching = False,
@@ -180,8 +180,8 @@ def transfer(
             source_form=choose_by,
             builtin_library=builtin_library,
             seed=seed,
-            block=block,
-            plugin=plugin,
+            blocked_plugins=blocked_plugins,
+            plugin_files=plugin_files,
             strict=strict,
         )
         folder = result_folder(model, out)

@@ -104,9 +104,9 @@ def explain(
                     threads=threads,
                     shape=shape,
                     dim=dim,
-                    disable_rule=disable_rule,
-                    block=block,
-                    plugin=plugin,
+                    disabled_rules=disable_rule,
+                    blocked_plugins=block,
+                    plugin_files=plugin,
                     strict=strict,
                     seed=seed,
                 )

@@ -171,9 +171,9 @@ def diff(
     options = CurrentOptions(
         profile,
         threads,
-        disable_rule=tuple(disable_rule or ()),
-        block=tuple(block or ()),
-        plugin=tuple(plugin or ()),
+        disabled_rules=tuple(disable_rule or ()),
+        blocked_plugins=tuple(block or ()),
+        plugin_files=tuple(plugin or ()),
         fp_tolerance=fp_tolerance,
         strict_fp=strict_fp,
         stress_check=stress_check,

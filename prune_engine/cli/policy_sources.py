@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +29,9 @@ class CurrentOptions:
     prior: str | None = None
     batch: int | None = None
     plateau: int | None = None
-    disable_rule: Sequence[str] = ()
-    block: Sequence[str] = ()
-    plugin: Sequence[Path] = ()
+    disabled_rules: tuple[str, ...] = ()
+    blocked_plugins: tuple[str, ...] = ()
+    plugin_files: tuple[Path, ...] = ()
     transfer: bool = True
     builtin_library: bool = True
     fp_tolerance: float | None = None
@@ -55,9 +54,9 @@ class CurrentOptions:
         }
         optional = ("draft_scorer", "verifier")
         config = EngineConfig.of(
-            disabled_rules=tuple(self.disable_rule),
-            blocked_plugins=tuple(self.block),
-            plugin_files=tuple(self.plugin),
+            disabled_rules=self.disabled_rules,
+            blocked_plugins=self.blocked_plugins,
+            plugin_files=self.plugin_files,
             transfer=self.transfer,
             builtin_library=self.builtin_library,
             fp_tolerance=self.fp_tolerance,

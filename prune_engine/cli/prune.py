@@ -60,9 +60,9 @@ def prune(
             threads=threads,
             shape=shape,
             dim=dim,
-            disable_rule=disable_rule,
-            block=block,
-            plugin=plugin,
+            disabled_rules=disable_rule,
+            blocked_plugins=block,
+            plugin_files=plugin,
             strict=strict,
             seed=seed,
         )

@@ -49,9 +49,9 @@ def spaces(
             threads=threads,
             shape=shape,
             dim=dim,
-            disable_rule=disable_rule,
-            block=block,
-            plugin=plugin,
+            disabled_rules=disable_rule,
+            blocked_plugins=block,
+            plugin_files=plugin,
             strict=strict,
         )
         chosen, progress, rows = study.tasks_named(task), LateProgress(), []

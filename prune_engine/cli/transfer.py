@@ -143,8 +143,8 @@ def transfer(
         source_form=choose_by,
         builtin_library=builtin_library,
         seed=seed,
-        block=block or (),
-        plugin=plugin or (),
+        blocked_plugins=block or (),
+        plugin_files=plugin or (),
         strict=strict,
     )
     shapes, dims = dict(map(parse_shape, shape or ())), dict(map(parse_dim, dim or ()))

@@ -22,6 +22,9 @@ from prune_engine.errors import ConfigError
         ("see --build-timeout", "see build_timeout"),
         ("Runs with --no-decisions have none", "Runs with decisions=False have none"),
         ("--from: no such file", "source: no such file"),
+        ("--disable-rule: unknown rule", "disabled_rules: unknown rule"),
+        ("--block: no plugin; --plugin a.py", "blocked_plugins: no plugin; plugin_files a.py"),
+        ("disabled_rules: unknown rule", "disabled_rules: unknown rule"),
         ("a model's --- and a--b", "a model's --- and a--b"),
         ("invalid: n_trials: too small", "invalid: trials: too small"),
     ],
@@ -39,7 +42,14 @@ def test_an_error_keeps_its_kind_and_its_parts() -> None:
 
 #: What the command has for a terminal, and what the result does instead.
 TERMINAL = {"quiet", "as_json", "report", "report_path", "replay"}
-RENAMED = {"workload": "what", "model": "model", "number": "n"}
+RENAMED = {
+    "workload": "what",
+    "model": "model",
+    "number": "n",
+    "disable_rule": "disabled_rules",
+    "block": "blocked_plugins",
+    "plugin": "plugin_files",
+}
 
 
 @pytest.mark.parametrize(

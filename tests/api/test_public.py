@@ -22,7 +22,7 @@ def note(news: pe.Progress) -> None:
 
 result: pe.TuneResult = pe.tune(
     Path("model.onnx"), target="llvm", seconds=300, shape={"x": (1, 3)}, dim={"n": 1},
-    disable_rule=["rules.vector-length"], store="a.sqlite3", progress=note,
+    disabled_rules=["rules.vector-length"], store="a.sqlite3", progress=note,
 )
 outputs: dict[str, np.ndarray] = result.run({"x": np.zeros((1, 3), np.float32)})
 gain: float = result.speedup

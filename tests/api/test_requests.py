@@ -64,7 +64,7 @@ def test_what_cannot_be_used_is_named(options: dict[str, object], said: str) -> 
         request(**options)
 
 
-@pytest.mark.parametrize("option", ["disable_rule", "block", "plugin"])
+@pytest.mark.parametrize("option", ["disabled_rules", "blocked_plugins", "plugin_files"])
 def test_one_name_in_place_of_several_is_a_mistake(option: str) -> None:
     """A text is a sequence too: of letters."""
     with pytest.raises(ConfigError, match=f"{option}: cannot be used; got 'abc'"):

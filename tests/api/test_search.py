@@ -149,10 +149,10 @@ def test_what_changes_nothing_is_refused() -> None:
 def test_wrong_options_are_called_as_in_python() -> None:
     with pytest.raises(ConfigError, match=r"^plateau: "):
         opened(plateau=0)
-    with pytest.raises(ConfigError, match=r"^block: no plugin"):
-        opened(block=["nobody"])
-    with pytest.raises(ConfigError, match="disable_rule: cannot be used"):
-        opened(disable_rule="rules.launch")
+    with pytest.raises(ConfigError, match=r"^blocked_plugins: no plugin"):
+        opened(blocked_plugins=["nobody"])
+    with pytest.raises(ConfigError, match="disabled_rules: cannot be used"):
+        opened(disabled_rules="rules.launch")
     with pytest.raises(ConfigError, match="device: cannot be used"):
         opened(device=" ")
     for option in ("store", "profile"):

@@ -66,7 +66,7 @@ class DraftFitness:
     """The draft where every rule keeps the candidate, else 0; counts what it is asked."""
 
     def __init__(self, workload: str, kind: str) -> None:
-        options = dict.fromkeys(("threads", "shape", "dim", "disable_rule", "block", "plugin"))
+        options = dict.fromkeys(("threads", "shape", "dim", "disabled_rules", "blocked_plugins", "plugin_files"))
         study = open_study(
             WORKLOADS[workload].text,
             target=TARGETS[kind],
