@@ -11,6 +11,8 @@ from prune_engine.errors import ConfigError
 
 #: Values of ``prior`` that are no path of a file.
 NAMED_PRIORS = ("builtin", "none")
+#: Of a kernel's measurements in a run of transfer, the share that the search's own picks have.
+SEARCH_SHARE = 0.5
 
 
 class EngineConfig(BaseModel):
@@ -31,9 +33,11 @@ class EngineConfig(BaseModel):
 
     With ``transfer`` a task begins with up to ``transfer_trials`` schedules that were good for kernels like it,
     from the library in the store and, with ``builtin_library``, from what is shipped. One that comes within
-    ``transfer_margin`` of what the library promises ends the task. With ``transfer_only`` nothing else is measured;
-    if ``transfer_trials`` is 0 then, the schedule that is ranked first ships unmeasured. With ``harvest`` the
-    winners of the run are added to the library. ``transfer_source`` is what is transferred from: all of the
+    ``transfer_margin`` of what the library promises ends the task. With ``transfer_only`` a task is closed after
+    ``transfer_trials``, of which the share ``transfer_search_share``, and what seeds leave over, goes to what draft
+    and verifier think best of the whole space; 0 means that nothing but seeds is measured. If ``transfer_trials``
+    is 0 then, the schedule that is ranked first ships unmeasured. With ``harvest`` the winners of the run are added
+    to the library. ``transfer_source`` is what is transferred from: all of the
     ``library``, the ``best`` of its models by ``source_form`` (see source_choice), or the model of that name.
 
     A hook of a plugin that takes longer than ``hook_limit_secs`` for one call, or a strategy that takes longer than
@@ -68,6 +72,7 @@ class EngineConfig(BaseModel):
     transfer_trials: int = Field(default=16, ge=0, le=4096)
     transfer_margin: float = Field(default=0.05, ge=0, lt=1)
     transfer_only: bool = False
+    transfer_search_share: float = Field(default=SEARCH_SHARE, ge=0, le=1)
     transfer_source: str = "library"
     source_form: Literal["squared", "linear", "covered", "count"] = "squared"
     builtin_library: bool = True

@@ -28,6 +28,7 @@ from prune_engine.loop.finals import Finals
 from prune_engine.loop.harvest import HarvestContext, harvest
 from prune_engine.loop.opening import Opener
 from prune_engine.loop.outcome import run_result
+from prune_engine.loop.own_picks import OwnPicks
 from prune_engine.loop.recording import Recorder
 from prune_engine.loop.retiring import retire
 from prune_engine.loop.rounds import Rounds
@@ -122,6 +123,7 @@ class Engine:
         self._whitelisting = Whitelisting(
             store, config, workbench, self._pipeline, self._tell_cuts, self._observer.on_status
         )
+        own_picks = OwnPicks(sources, self._pipeline, config, workbench, self._rng)
         self._transferring = Transferring(
             self._strategies.transfers,
             self._pipeline,
@@ -129,6 +131,7 @@ class Engine:
             workbench,
             library or library_of(store, config, host.collect),
             profile,
+            own_picks,
             self._strategy_failed,
             self._tell,
         )
@@ -143,6 +146,7 @@ class Engine:
             sources,
             self._whitelisting,
             self._transferring,
+            own_picks,
             self._auditor,
             self._teacher,
             self._rng,

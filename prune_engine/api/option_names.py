@@ -18,6 +18,7 @@ _FIELDS = {
     "plateau_trials": "plateau",
     "draft_scorer": "draft",
     "transfer_trials": "measurements",
+    "transfer_search_share": "search",
     "source_form": "choose_by",
 }
 #: Options whose argument has another name.

@@ -142,6 +142,7 @@ def transfer(
     choose_by: str = "squared",
     builtin_library: bool = True,
     measurements: int = 16,
+    search: bool = True,
     seconds: float = DEFAULT_SECS,
     in_network: bool = True,
     seed: int = 0,
@@ -164,10 +165,12 @@ def transfer(
         source: where schedules come from (``--from``): "library", "best" of its models, one of them by name, a
             library file or a MetaSchedule database. ``choose_by``: how "best" ranks them.
         measurements: per kernel, those of earlier runs included; with 0 what ranks first ships unmeasured.
+        search: spend half of them, and what the library leaves over, on what the draft thinks best.
         in_network: decide kernels that take much of the time inside the whole model.
 
     The others, and what is raised, are as in `tune`.
     """
+    from prune_engine.config import SEARCH_SHARE
     from prune_engine.metaschedule.transfer_source import is_place
 
     with python_names():
@@ -176,6 +179,7 @@ def transfer(
             seconds=seconds,
             transfer_only=True,
             transfer_trials=measurements,
+            transfer_search_share=SEARCH_SHARE if search else 0.0,
             transfer_source="library" if place else str(source),
             source_form=choose_by,
             builtin_library=builtin_library,

@@ -37,6 +37,7 @@ _OPTIONS = {
     "blocked_plugins": "--block",
     "plugin_files": "--plugin",
     "transfer_trials": "--measurements",
+    "transfer_search_share": "--search",
     "source_form": "--choose-by",
 }
 

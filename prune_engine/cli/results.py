@@ -12,8 +12,8 @@ from rich.table import Table
 
 from prune_engine.audits.rates import merged
 from prune_engine.cli.audit_lines import audit_lines, audit_records
-from prune_engine.cli.progress import task_table
 from prune_engine.cli.transfer_lines import task_record, transfer_lines, transfer_record
+from prune_engine.display.progress import task_table
 from prune_engine.lifecycle import TaskSummary
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ _STOP_REASONS = {
     "plateau": "no task improved any more",
     "converged": "the verifier expects no gain of what is left, and measuring some of it gave none",
     "transferred": "schedules from the library are as good as it promises",
+    "measurements": "each kernel has its measurements",
     "no_seeds_left": "every schedule that the library offered was measured",
     "ranked": "the schedules that rank first ship without being measured",
     "exhausted": "no candidate is left to measure",

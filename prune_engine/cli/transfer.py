@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 from prune_engine.cli.report_option import Report, report_file
-from prune_engine.cli.sessions import progress_observer, report_outcome, stop_on_signals
+from prune_engine.cli.sessions import report_outcome, stop_on_signals
+from prune_engine.display.observers import progress_observer
 
 _SOURCE, _BUDGET, _TARGET, _STRATEGY, _OUTPUT = "Source", "Budget", "Device", "Strategies", "Result"
 
@@ -55,6 +56,14 @@ def transfer(
             help="Measurements per kernel, earlier runs on the store included; with 0 the best ranked is used.",
         ),
     ] = 16,
+    search: Annotated[
+        bool,
+        typer.Option(
+            "--search/--no-search",
+            rich_help_panel=_BUDGET,
+            help="Spend half of the measurements, and what the library leaves over, on what the draft thinks best.",
+        ),
+    ] = True,
     seconds: Annotated[float, typer.Option(min=1, rich_help_panel=_BUDGET, help="Time budget.")] = 300.0,
     in_network: Annotated[
         bool,
@@ -123,13 +132,15 @@ def transfer(
         ),
     ] = False,
 ) -> None:
-    """Make a model faster with schedules of kernels like its own; nothing is searched.
+    """Make a model faster with schedules of kernels like its own, and few measurements.
 
-    Each kernel measures at most --measurements transferred schedules. The result
-    folder is as that of `prune-engine tune`, which can go on where this ends.
+    Each kernel measures at most --measurements schedules: transferred ones first,
+    then the engine's own picks. The result folder is as that of `prune-engine tune`,
+    which can go on where this ends.
     """
     from prune_engine.api.requests import model_request, search_config
     from prune_engine.cli.options import ask_for_open_dimensions, parse_dim, parse_shape
+    from prune_engine.config import SEARCH_SHARE
     from prune_engine.metaschedule.transfer_source import is_place
     from prune_engine.metaschedule.tune import tune_model
     from prune_engine.metaschedule.workloads.loading import SourceKind, source_kind
@@ -139,6 +150,7 @@ def transfer(
         seconds=seconds,
         transfer_only=True,
         transfer_trials=measurements,
+        transfer_search_share=SEARCH_SHARE if search else 0.0,
         transfer_source="library" if path else source,
         source_form=choose_by,
         builtin_library=builtin_library,

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from prune_engine.cli.tables import counted
+from prune_engine.display.tables import counted
 from prune_engine.lifecycle import TaskResult
 from prune_engine.transfer.log import PolicyReport, TransferReport
 
@@ -30,6 +30,8 @@ def transfer_lines(tasks: Sequence[TaskResult]) -> list[str]:
         )
     if n_ranked := sum(task.summary.stop_reason == "ranked" for task in tasks):
         lines.append(f"transfer: {counted(n_ranked, 'kernel')} got the schedule that ranks first, unmeasured")
+    n_won = sum(task.transfer.is_winner for task in hit if task.transfer)
+    lines.append(f"transfer: {n_won} of {counted(len(hit), 'kernel')} run a transferred schedule")
     share = share_of_maximum(tasks)
     if share is not None:
         lines.append(f"transfer: {share:.0%} of the maximum, the gain at the library's own efficiency")
@@ -63,6 +65,7 @@ def task_record(report: TransferReport | None) -> dict[str, Any] | None:
         "policy": report.policy,
         "goal_secs": report.goal_secs,
         "n_measurements_saved": report.n_saved,
+        "is_winner": report.is_winner,
     }
 
 

@@ -67,7 +67,9 @@ def _task_result(state: TaskState) -> TaskResult:
         ships.trace_json if ships else None,
         dict(state.failure_examples),
         state.audits.reports(state.best_secs),
-        state.transfer.report(label, state.task.flop_count, state.n_trials),
+        state.transfer.report(
+            label, state.task.flop_count, state.n_trials, ships.candidate.candidate_id if ships else None
+        ),
         tuple(one.trace_json for one in state.contenders if one.trace_json is not None),
         state.unsafe,
     )

@@ -11,6 +11,7 @@ from prune_engine.config import EngineConfig
 from prune_engine.lifecycle import PruneSummary
 from prune_engine.loop.auditing import Auditor
 from prune_engine.loop.outcome import round_verdicts
+from prune_engine.loop.own_picks import OwnPicks
 from prune_engine.loop.recording import Recorder
 from prune_engine.loop.round_decisions import RoundStart
 from prune_engine.loop.sources import Sources
@@ -38,6 +39,7 @@ class Rounds:
         sources: Sources,
         whitelisting: Whitelisting,
         transferring: Transferring,
+        own_picks: OwnPicks,
         auditor: Auditor,
         teacher: Teacher,
         rng: np.random.Generator,
@@ -48,7 +50,7 @@ class Rounds:
     ) -> None:
         self._config, self._workbench, self._store, self._host = config, workbench, store, host
         self._pipeline, self._sources = pipeline, sources
-        self._whitelisting, self._transferring = whitelisting, transferring
+        self._whitelisting, self._transferring, self._own_picks = whitelisting, transferring, own_picks
         self._auditor, self._teacher, self._rng = auditor, teacher, rng
         self._recorder, self._record, self._tell = recorder, record, tell
 
@@ -109,17 +111,23 @@ class Rounds:
         self._teacher.teach(state.batches_of(pairs))
 
     def _chosen(self, state: TaskState, k: int) -> PruneResult | None:
-        """What to measure: what is whitelisted, then transferred seeds; None where nothing else may be measured."""
+        """What to measure: what is whitelisted, then transferred seeds, then what the search chooses.
+
+        None where nothing else may be measured.
+        """
         space = state.space
         assert space is not None, "only open tasks get here"
         if (listed := self._whitelisting.batch(state, k)) is not None:
             return listed
-        seeds = None if state.stop_reason else self._transferring.batch(state, k)
-        if seeds is not None:
+        was_open = not state.stop_reason
+        seeds = self._transferring.batch(state, k) if was_open else None
+        if seeds is not None or (was_open and state.stop_reason):
             return seeds
         if self._config.transfer_only:
-            state.stop_reason = state.stop_reason or "no_seeds_left"
-            return None
+            own = None if state.stop_reason else self._own_picks.batch(state, k)
+            if own is None:
+                state.stop_reason = state.stop_reason or self._own_picks.why_closed
+            return own
         return self._pipeline.run(
             self._sources.proposals(state),
             self._sources.probes(state, k),

@@ -16,6 +16,7 @@ from prune_engine.errors import SpaceError
 from prune_engine.funnel import Funnel
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.library.entries import LibraryEntry, LibraryQuery
+from prune_engine.loop.own_picks import OwnPicks
 from prune_engine.loop.task_state import TaskState, Unmeasured
 from prune_engine.measurement import FixesSchedules, MeasuredCandidate, Workbench, WritesSchedules
 from prune_engine.pipeline import Pipeline, PruneResult
@@ -36,6 +37,8 @@ from prune_engine.verdicts import Outcome, RuleKind, SelectionReason, Stage, Ver
 
 #: Seeds asked for where one is to ship unmeasured: the compiler may refuse the first.
 _N_RANKED = 8
+#: Where an own pick comes from, for people.
+_OWN = "the search's own guess"
 #: Writes verdicts on a task's candidates.
 Tell = Callable[[TaskState, Sequence[Verdict]], None]
 
@@ -54,11 +57,13 @@ class Transferring:
         workbench: Workbench,
         library: Library,
         profile: HardwareProfile,
+        own_picks: OwnPicks,
         on_failure: OnFailure,
         tell: Tell,
     ) -> None:
         self._transfers, self._pipeline, self._config = transfers, pipeline, config
         self._workbench, self._library, self._profile = workbench, library, profile
+        self._own_picks = own_picks
         self._on_failure, self._tell = on_failure, tell
         self._failed: set[str] = set()
         #: Models of the library, the best source first, where one was to be chosen.
@@ -92,14 +97,16 @@ class Transferring:
 
         Where one is to ship unmeasured it is chosen now.
         """
-        if not self._config.transfer or not self._transfers:
+        if not self._config.transfer:
             return None
         if not state.transfer.is_asked:
             if self._config.transfer_only and not self._config.transfer_trials:
                 self._ask(state, _N_RANKED)
                 self._choose_unmeasured(state)
             elif state.n_trials < self._config.transfer_trials:
-                self._ask(state, self._config.transfer_trials)
+                self._ask(state, self._own_picks.n_seeds)
+        if state.stop_reason:
+            return None
         pending = state.transfer.pending
         while pending:
             chunk, pending[:] = pending[:k], pending[k:]
@@ -111,9 +118,12 @@ class Transferring:
 
     def note(self, state: TaskState, measured: Sequence[MeasuredCandidate]) -> None:
         """Take in what was measured of a task: a seed as good as the library promises ends its search."""
-        log, n_flop = state.transfer, state.task.flop_count
         for one in measured:
-            log.measured(one.measurement)
+            state.transfer.measured(one.measurement)
+        self._end_at_goal(state)
+
+    def _end_at_goal(self, state: TaskState) -> None:
+        log, n_flop = state.transfer, state.task.flop_count
         goal = log.goal_flop_per_sec
         if goal and log.best and n_flop / log.best[1] >= goal * (1 - self._config.transfer_margin):
             log.is_goal_reached = True
@@ -169,9 +179,11 @@ class Transferring:
             log.entries.update({s.source: library.read[s.source] for s in found if s.source in library.read})
             for (policy, reason), n in proposal.misses.items():
                 self._missed(state, transfer.name, policy, reason, n)
+        known_secs = {one.candidate.candidate_id: one.latency_secs for one in state.ranking}
         for seed in seeds:
             if len(log.pending) < limit and log.propose(seed) and seed.candidate.candidate_id in state.known_ids:
-                log.known(log.pending.pop())
+                log.known(log.pending.pop(), known_secs.get(seed.candidate.candidate_id))
+        self._end_at_goal(state)  # an earlier run may have reached it
 
     def _fixed(self, state: TaskState, name: str, rewritten: Sequence[RewrittenTrace]) -> list[Seed]:
         """Schedules that no sketch holds, each as the only candidate of a sketch of its own."""
@@ -231,18 +243,19 @@ class Transferring:
         return refused
 
     def _choose_unmeasured(self, state: TaskState) -> None:
-        """Let the first seed ship that the compiler takes."""
+        """Let a schedule ship that the compiler takes: the first seed, unless an own pick promises much more."""
         queue, state.transfer.pending = state.transfer.pending, []
         if not isinstance(self._workbench, WritesSchedules):
             return
-        for seed in queue:
-            if self._fit(state, [seed]):
-                text = self._workbench.schedule_text(state.bench_space, seed.candidate)
-                if text is not None:
-                    state.unmeasured = Unmeasured(seed.candidate, text, state.transfer.source_of(seed))
-                    state.transfer.unmeasured = seed
-                    state.stop_reason = "ranked"
-                    return
+        seed = next((one for one in queue if self._fit(state, [one])), None)
+        for candidate in self._own_picks.ranked_with(state, seed.candidate if seed else None):
+            text = self._workbench.schedule_text(state.bench_space, candidate)
+            if text is not None:
+                state.transfer.unmeasured = seed if seed and seed.candidate is candidate else None
+                source = state.transfer.source_of(seed) if state.transfer.unmeasured and seed else _OWN
+                state.unmeasured = Unmeasured(candidate, text, source)
+                state.stop_reason = "ranked"
+                return
 
 
 class _Reading:

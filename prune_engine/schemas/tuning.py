@@ -64,6 +64,7 @@ TaskTransfer = TypedDict(
         "policy": str | None,
         "goal_secs": float | None,
         "n_measurements_saved": int,
+        "is_winner": bool,
     },
 )
 

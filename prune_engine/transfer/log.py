@@ -63,7 +63,8 @@ class TransferReport:
 
     ``n_sources`` counts the entries looked at by how they match. ``best_secs`` is the best transferred schedule's
     latency, None if none ran; ``source`` and ``policy`` say where it, or the one that ships unmeasured, comes from
-    (``model, kernel``; one name for a kernel tuned by itself). ``goal_secs`` is what the kernel
+    (``model, kernel``; one name for a kernel tuned by itself). ``is_winner``: a transferred schedule is what ships,
+    not one that the search found. ``goal_secs`` is what the kernel
     takes at the library's own efficiency. ``n_saved`` is how many measurements the source's search took beyond
     what was measured here, 0 unless that ended the search.
     """
@@ -76,6 +77,7 @@ class TransferReport:
     policy: str | None
     goal_secs: float | None
     n_saved: int
+    is_winner: bool
 
 
 @dataclass(slots=True)
@@ -107,9 +109,10 @@ class TransferLog:
         self._counts[seed.policy, "seeds"] += 1
         return True
 
-    def known(self, seed: Seed) -> None:
-        """A seed was measured before."""
+    def known(self, seed: Seed, secs: float | None) -> None:
+        """A seed was measured before; ``secs`` is its latency if it ran to its end."""
         self._counts[seed.policy, "known"] += 1
+        self._note(seed, secs)
 
     def refused(self, seed: Seed) -> None:
         """A seed cannot be measured."""
@@ -121,9 +124,7 @@ class TransferLog:
         if seed is None:
             return
         self._counts[seed.policy, "failed" if measurement.error else "ran"] += 1
-        secs = measurement.latency_secs
-        if secs is not None and not measurement.is_censored and (self.best is None or secs < self.best[1]):
-            self.best = seed, secs
+        self._note(seed, None if measurement.is_censored else measurement.latency_secs)
 
     def source_of(self, seed: Seed) -> str:
         """Where a seed comes from, for people."""
@@ -133,8 +134,8 @@ class TransferLog:
         # A kernel that was tuned by itself has one name.
         return entry.model if entry.model == entry.task_name else f"{entry.model}, {entry.task_name}"
 
-    def report(self, label: str, flop_count: int, n_trials: int) -> TransferReport | None:
-        """The task's transfers in numbers; None if none was asked."""
+    def report(self, label: str, flop_count: int, n_trials: int, shipped_id: str | None) -> TransferReport | None:
+        """The task's transfers in numbers, ``shipped_id`` being the winner; None if none was asked."""
         if not self.is_asked:
             return None
         best = self.best[0] if self.best else self.unmeasured
@@ -150,7 +151,12 @@ class TransferLog:
             policy=best.policy if best else None,
             goal_secs=flop_count / goal if goal and flop_count else None,
             n_saved=n_saved,
+            is_winner=shipped_id in self.origins,
         )
+
+    def _note(self, seed: Seed, secs: float | None) -> None:
+        if secs is not None and (self.best is None or secs < self.best[1]):
+            self.best = seed, secs
 
     def _policies(self) -> tuple[PolicyReport, ...]:
         named = sorted({policy for policy, _ in (*self._counts, *self.misses)})

@@ -53,7 +53,7 @@ def test_a_tuned_kernel_makes_the_next_size_cheap(inside: Inside, tmp_path: Path
     moved = record(inside, "transfer", "gemm:96x128x77", "--measurements", 2, "--from", "best", "--out", "second")
     (task,) = moved["tasks"]
     assert task["n_trials"] == moved["n_new_measurements"] <= 2
-    assert task["stop_reason"] in ("no_seeds_left", "transferred")
+    assert task["stop_reason"] in ("measurements", "transferred")
     assert task["transfer"]["n_sources"]["strict"] >= 1
     assert task["transfer"]["source"].startswith("gemm:128x128x64")
     assert task["best_secs"] < task["default_secs"]

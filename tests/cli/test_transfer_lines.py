@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -32,7 +33,7 @@ def report(
     n_saved: int = 0,
 ) -> TransferReport:
     found = {"strict": 4} if sources is None else sources
-    return TransferReport(label, found, policies, 1e-3, "resnet, conv2d_3", "repair", goal_secs, n_saved)
+    return TransferReport(label, found, policies, 1e-3, "resnet, conv2d_3", "repair", goal_secs, n_saved, True)
 
 
 def result(
@@ -69,7 +70,7 @@ def test_lines() -> None:
     tasks = [
         result(report(policy(breaks_the_innermost_limit=3), goal_secs=1.9e-3, n_saved=80), reason="transferred"),
         result(report(policy("nearest", n_ran=4, n_failed=0), policy(n_ran=8, n_failed=2))),
-        result(report(label="mm", sources={"anchor": 1})),
+        result(replace(report(label="mm", sources={"anchor": 1}), is_winner=False)),
         result(None),
         result(report(label="mm", sources={}), reason="ranked"),
     ]
@@ -81,6 +82,7 @@ def test_lines() -> None:
         "transfer: 1 kernel reached what the library promises, which saved 80 measurements that their sources' "
         "searches took",
         "transfer: 1 kernel got the schedule that ranks first, unmeasured",
+        "transfer: 2 of 3 kernels run a transferred schedule",
         "transfer: 90% of the maximum, the gain at the library's own efficiency",
     ]
 

@@ -238,6 +238,15 @@ def test_a_seed_as_good_as_the_library_ends_the_search(run_engine: RunEngine, fl
     assert transfer_of(run.result.tasks[0]).goal_secs == pytest.approx(task.flop_count / flops(task, 1.0))
 
 
+def test_what_an_earlier_run_reached_ends_the_search_again(run_engine: RunEngine) -> None:
+    transfer = PlannedSeeds(some(3), floors=[1.04], goal_flop_per_sec=flops(make_task(), 1.0))
+    options = {"plugins": {"acme": StrategyPlugin(transfer)}, "transfer_only": True, "transfer_trials": 8}
+    first = run_engine([make_task()], **options, first_batch_size=4)
+    again = run_engine([make_task()], first.workbench, **options)
+    assert first.result.tasks[0].summary.stop_reason == again.result.tasks[0].summary.stop_reason == "transferred"
+    assert again.result.n_new == 0
+
+
 def test_a_slow_candidate_of_the_search_does_not_end_it(run_engine: RunEngine) -> None:
     """The goal is for seeds: without one the search goes on, whatever it finds."""
     transfer = PlannedSeeds(goal_flop_per_sec=1.0)
@@ -271,16 +280,17 @@ def test_measurements_saved_are_those_of_the_source(run_engine: RunEngine, store
 def test_transfer_only_measures_seeds_and_nothing_else(run_engine: RunEngine) -> None:
     tasks = [make_task("a"), make_task("b")]
     plugins = planned(some(20))
-    run = run_engine(tasks, plugins=plugins, transfer_only=True, transfer_trials=5)
+    options = {"transfer_only": True, "transfer_trials": 5, "transfer_search_share": 0.0}
+    run = run_engine(tasks, plugins=plugins, **options)
     assert run.result.stop_reason == "no_seeds_left"
     assert len(run.asked) == 10
-    again = run_engine(tasks, run.workbench, plugins=plugins, transfer_only=True, transfer_trials=5)
+    again = run_engine(tasks, run.workbench, plugins=plugins, **options)
     assert again.result.n_new == 0
     assert again.n_repeats == 0
 
 
 def test_transfer_only_without_a_library_ends_at_once(run_engine: RunEngine) -> None:
-    run = run_engine([make_task()], transfer_only=True)
+    run = run_engine([make_task()], transfer_only=True, transfer_search_share=0.0)
     assert run.result.stop_reason == "no_seeds_left"
     assert not run.asked
     assert run.result.tasks[0].trace_json is None
