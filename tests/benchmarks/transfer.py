@@ -4,12 +4,12 @@
 
 ``tune`` tunes every subject from nothing, which gives the maximum that the others are held against, and the
 library. ``move`` gives each model's kernels what the library of all other models has for them (leave one out: no
-other length of the same model either), and measures the seeds of 0, 4 and 16 measurements per kernel; kernels with
-extents of 127, 197, 1000 and 35 get those of usual sizes. ``seed`` tunes once more, with that library. ``time``
-times what was found, kernel by kernel, in turns; ``whole`` whole models in turns, with onnxruntime. ``command`` is
-`prune-engine transfer` as a user runs it, which also decides inside the whole model. ``sources`` measures each
-model with each single other model as the library, to compare forms of choosing one. ``report`` writes
-docs/benchmarks/transfer.md.
+other length of the same model either), with 0, 4 and 16 measurements per kernel, and once more with transferred
+schedules only, and with none; kernels with extents of 127, 197, 1000 and 35 get those of usual sizes. ``seed``
+tunes once more, with that library. ``time`` times what was found, kernel by kernel, in turns; ``whole`` whole
+models in turns, with onnxruntime. ``command`` is `prune-engine transfer` as a user runs it, which also decides
+inside the whole model. ``sources`` measures each model with each single other model as the library, to compare
+forms of choosing one. ``report`` writes docs/benchmarks/transfer.md.
 
 The shipped library is switched off throughout. What is done is in the state file and is not done again, so an
 evaluation can be spread over many sittings; after a change to what is transferred, --forget its parts.
@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 
 import transfer_report
-from transfer_records import ALL, Moved, NeverBeganError, Record, State, Tuned
+from transfer_records import ALL, SEARCH_ONLY, SEEDS_ONLY, Moved, NeverBeganError, Record, State, Tuned
 from transfer_subjects import AWKWARD_NAMES, DONOR_NAMES, MODEL_NAMES, SIBLINGS, SUBJECTS, sources_of
 
 from prune_engine.errors import PruneEngineError
@@ -79,7 +79,9 @@ class Evaluation:
     def move(self) -> None:
         """Every subject with the library of all others, and models of two lengths with the other's."""
         for name in self._targets:
-            self._move(name, {ALL: self._sources(name)}, LIMITS, has_finals=True)
+            sources = self._sources(name)
+            libraries: dict[str, Sequence[str]] = {ALL: sources, SEEDS_ONLY: sources, SEARCH_ONLY: ()}
+            self._move(name, libraries, LIMITS, has_finals=True)
         for name, other in self._siblings():
             self._move(name, {other: (other,)}, LIMITS, has_finals=True)
 
@@ -109,7 +111,11 @@ class Evaluation:
             name, library = moved.subject, moved.library
             if (name, library) in self._state.timed:
                 continue
-            traces = contenders(tuned, moved, self._state.seeded.get(name) if library == ALL else None)
+            halves = [one for half in (SEEDS_ONLY, SEARCH_ONLY) if (one := self._state.moved.get((name, half)))]
+            is_all = library == ALL
+            traces = contenders(
+                tuned, moved, self._state.seeded.get(name) if is_all else None, halves if is_all else ()
+            )
             run = partial(
                 time_kernels, SUBJECTS[name], library, traces, self._options.threads, self._options.repeats
             )
@@ -156,7 +162,11 @@ class Evaluation:
         left = {library: of for library, of in libraries.items() if (name, library) not in self._state.moved}
         if name not in self._state.tuned:
             return
-        entries = {library: found for library, of in left.items() if (found := self._entries(of))}
+        shelves = {of: self._entries(of) for of in map(tuple, left.values())}
+        entries = {library: shelves[tuple(of)] for library, of in left.items()}
+        if ALL in libraries and not entries.get(ALL, [True]):
+            return
+        entries = {library: found for library, found in entries.items() if found or library == SEARCH_ONLY}
         if not entries:
             return
         with Mover(SUBJECTS[name], self._options.threads) as mover:
@@ -232,7 +242,8 @@ def forget(state: State, parts: Sequence[str], subjects: set[str]) -> None:
     kinds = {kind for part in parts for kind in _OUT_OF_DATE.get(part, ())}
 
     def is_unwanted(kind: str, subject: str, library: str | None) -> bool:
-        is_single_source = kind == "moved" and library != ALL and (subject, library) not in SIBLINGS
+        several = (ALL, SEEDS_ONLY, SEARCH_ONLY)
+        is_single_source = kind == "moved" and library not in several and (subject, library) not in SIBLINGS
         is_made = ("sources" in parts or "tune" in parts) if is_single_source else kind in kinds
         return is_made and subject in subjects
 

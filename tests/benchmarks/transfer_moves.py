@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Generator, Sequence
 
 from journal import packed
-from transfer_records import Moved, MovedResult, MovedTask, Policy
+from transfer_records import SEEDS_ONLY, Moved, MovedResult, MovedTask, Policy
 from transfer_subjects import Subject, target_of
 
-from prune_engine.config import EngineConfig
+from prune_engine.config import SEARCH_SHARE, EngineConfig
 from prune_engine.engine import Engine
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.library import LibraryEntry
@@ -51,6 +51,7 @@ class Mover:
 
         Without finals what ships is what was measured fastest: good enough to compare libraries.
         """
+        share = 0.0 if library == SEEDS_ONLY else SEARCH_SHARE
         before = os.getloadavg()[0]
         found: dict[int, dict[str, TaskResult]] = {}
         secs: dict[int, float] = {}
@@ -58,7 +59,7 @@ class Mover:
         shelf.add_entries(entries)
         for limit in limits:
             stages = _Stages()
-            run = self._run(shelf, limit, stages, (lambda: False) if has_finals else stages.is_tuned)
+            run = self._run(shelf, limit, share, stages, (lambda: False) if has_finals else stages.is_tuned)
             secs[limit] = stages.tuning_secs()
             found[limit] = {result.summary.task_id: result for result in run.tasks}
         shelf.close()
@@ -69,9 +70,16 @@ class Mover:
         load = (before, os.getloadavg()[0])
         return Moved(self._subject.name, library, len(entries), tuple(tasks), secs, load)
 
-    def _run(self, shelf: Store, limit: int, stages: _Stages, should_stop: Callable[[], bool]) -> RunResult:
+    def _run(
+        self, shelf: Store, limit: int, share: float, stages: _Stages, should_stop: Callable[[], bool]
+    ) -> RunResult:
         config = EngineConfig.of(
-            transfer_only=True, transfer_trials=limit, builtin_library=False, harvest=False, strict=True
+            transfer_only=True,
+            transfer_trials=limit,
+            transfer_search_share=share,
+            builtin_library=False,
+            harvest=False,
+            strict=True,
         )
         store = open_store("sqlite://")
         try:
@@ -131,8 +139,8 @@ def _result(result: TaskResult) -> MovedResult:
             Policy(p.policy, p.n_seeds, p.n_refused, p.n_failed, p.n_ran, dict(p.misses))
             for p in (report.policies if report else ())
         ),
-        policy=report.policy if report and result.trace_json else None,
-        source=report.source if report and result.trace_json else None,
+        policy=report.policy if report and report.is_winner else None,
+        source=report.source if report and report.is_winner else None,
         n_measured=summary.n_trials,
         failures=dict(summary.failures),
         default_secs=summary.default_secs,

@@ -12,8 +12,8 @@ from transfer_records import FULL, UNTUNED, Moved, Timed, Tuned, at
 
 from prune_engine.transfer import source_choice
 
-#: Below such a speedup full tuning gains nothing that a percentage could be of.
-_MIN_FULL_SPEEDUP = 1.01
+#: Below such a speedup full tuning gains no more than timing varies: nothing that a percentage could be of.
+_MIN_FULL_SPEEDUP = 1.1
 
 
 @dataclass(frozen=True)

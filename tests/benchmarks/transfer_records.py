@@ -18,11 +18,14 @@ from pydantic import TypeAdapter
 UNTUNED, FULL, SEEDED = "untuned", "full", "seeded"
 #: The library that is not a single source but all that a subject may be given.
 ALL = "all"
+#: What is left of a run with that library without its search, and without the library: what each of them is worth.
+SEEDS_ONLY, SEARCH_ONLY = "all, transferred only", "nothing, search only"
+_NAMES = {SEEDS_ONLY: "seeds-at", SEARCH_ONLY: "search-at"}
 
 
-def at(limit: int) -> str:
+def at(limit: int, library: str = ALL) -> str:
     """The contender that was given ``limit`` measurements per kernel."""
-    return f"at-{limit}"
+    return f"{_NAMES.get(library, 'at')}-{limit}"
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,8 @@ class MovedTask:
 @dataclass(frozen=True)
 class Moved:
     """A subject's kernels from a library: ``library`` is the name of one source, or ``all`` others together.
+
+    Of `SEEDS_ONLY` and `SEARCH_ONLY` half of what a run does is left out.
 
     ``secs`` are those of proposing and measuring, by number of measurements.
     """

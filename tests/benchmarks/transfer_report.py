@@ -15,6 +15,7 @@ from transfer_quality import (
     PolicyRow,
     Row,
     geometric_mean,
+    kernel_secs,
     mean,
     own_speedup,
     percent_of_maximum,
@@ -23,7 +24,7 @@ from transfer_quality import (
     row,
     time_to_match,
 )
-from transfer_records import ALL, FULL, SEEDED, UNTUNED, Moved, State, Timed, Tuned, at
+from transfer_records import ALL, FULL, SEARCH_ONLY, SEEDED, SEEDS_ONLY, UNTUNED, Moved, State, Timed, Tuned, at
 from transfer_subjects import AWKWARD_NAMES, SIBLINGS, SUBJECTS
 
 PAGE, DATA = "transfer.md", "transfer.json"
@@ -42,15 +43,17 @@ def write(state: State, out: Path, limits: Sequence[int], source_limit: int) -> 
         "Written by `python tests/benchmarks/transfer.py`, whose `--help` says what each part does. The maximum is "
         "what `prune-engine tune` gains from nothing in its seconds: the percentage is 100 (S - 1) / (S_full - 1), "
         "where S is the speedup over untuned kernels, all kernels of a model together. All schedules of a kernel "
-        "were timed in turns. With n measurements per kernel at most n transferred schedules are measured, "
-        "nothing else, and the best ships, or the untuned kernel if none beats it; with 0 the first that the "
-        "compiler takes ships, whatever it takes. `measured` are those of a kernel that can be tuned, on average: "
-        "some have fewer sources, and a schedule as good as the library promises ends the search. "
+        "were timed in turns. Of n measurements per kernel half are of transferred schedules, where there are as "
+        "many, the rest of what the draft and the verifier think best, and the best ships, or the untuned kernel "
+        "if none beats it; with 0 what ranks first ships, whatever it takes. `measured` are those of a kernel that "
+        "can be tuned, on average: a schedule as good as the library promises ends the search. Where full tuning "
+        "gains less than 10 % there is no percentage. "
         "Seconds are those of proposing and measuring, and those of full tuning since it began until its best "
         "kernels were as fast together. The shipped library was switched off.",
         _verdict(models),
         "## Models, each from all the others (leave one out)",
         _table_of(models, limits) if models else "No model has been moved to yet.",
+        _halves(state, _named(models), limits),
         _whole(state, limits),
         _commands(state),
         _seeded(state),
@@ -60,6 +63,7 @@ def write(state: State, out: Path, limits: Sequence[int], source_limit: int) -> 
         _policies([moved for name in _named(models) if (moved := state.moved.get((name, ALL)))], max(limits)),
         "## Kernels of awkward sizes, from kernels of usual ones",
         _table_of(awkward, limits) if awkward else "No kernel has been moved to yet.",
+        _halves(state, _named(awkward), limits),
         _policies([moved for name in _named(awkward) if (moved := state.moved.get((name, ALL)))], max(limits)),
         _lengths(lengths, limits),
         _sources(state, source_limit),
@@ -123,6 +127,38 @@ def _table_of(rows: Sequence[Row], limits: Sequence[int]) -> str:
         at_least = "at least " if any(one.match[n].is_floor for one in rows) else ""
         means.append(f"{at_least}{told:.1f} (geometric)" if told else "-")
     return _table(header, [*lines, means])
+
+
+def _halves(state: State, names: Sequence[str], limits: Sequence[int]) -> str:
+    """What the library is worth without the search and the search without the library, in one timing."""
+    told = {
+        "both, as `transfer` runs": ALL,
+        "the library, nothing searched (`--no-search`)": SEEDS_ONLY,
+        "the search, no library": SEARCH_ONLY,
+    }
+    lines = []
+    for what, library in told.items():
+        pairs = [(state.timed[name, ALL], name) for name in names if (name, library) in state.moved]
+        speedups = {n: [_against_full(state, name, timed, at(n, library)) for timed, name in pairs] for n in limits}
+        if not pairs or len(pairs) < len(names):
+            continue
+        shares = [mean(percent_of_maximum(got, full) for got, full in speedups[n]) for n in limits]
+        ratios = [geometric_mean(got / full for got, full in speedups[n]) for n in limits]
+        worst = [min(got / full for got, full in speedups[n]) for n in limits]
+        cells = [*map(_percent, shares), *(f"{ratio:.2f}" if ratio else "-" for ratio in ratios)]
+        lines.append([what, *cells, *(f"{ratio:.2f}" for ratio in worst)])
+    if len(lines) < len(told):
+        return ""
+    header = ["", *(f"mean % at {n}" for n in limits), *(f"S at {n} / S full" for n in limits)]
+    header += [f"worst at {n}" for n in limits]
+    text = "What each half is worth, timed in the same turns (S at n / S full: geometric mean)."
+    return "\n\n".join([text, _table(header, lines)])
+
+
+def _against_full(state: State, name: str, timed: Timed, who: str) -> tuple[float, float]:
+    """Speedups of a contender and of full tuning."""
+    secs = {one: kernel_secs(state.tuned[name], timed, one) for one in (UNTUNED, who, FULL)}
+    return secs[UNTUNED] / secs[who], secs[UNTUNED] / secs[FULL]
 
 
 def _whole(state: State, limits: Sequence[int]) -> str:

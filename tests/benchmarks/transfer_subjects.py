@@ -26,13 +26,17 @@ class Subject:
     options: tuple[str, ...] = ()
     family: str = ""
 
+    def prepare(self) -> None:
+        """Make its file, where that is made and not downloaded."""
+        if self.name == _BERT:
+            bert_base(MODELS / _MINILM, Path(self.source))
+
     def load(self, n_threads: int) -> ImportedModel:
         """Its kernels, for this machine's processor with as many cores."""
+        self.prepare()
         pairs = list(zip(self.options[::2], self.options[1::2], strict=True))
         shapes = dict(parse_shape(value) for option, value in pairs if option == "--shape")
         dims = dict(parse_dim(value) for option, value in pairs if option == "--dim")
-        if self.name == _BERT:
-            bert_base(MODELS / _MINILM, Path(self.source))
         return _loaded(self.source, target_of(n_threads), tuple(shapes.items()), tuple(dims.items()))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,17 +25,18 @@ from prune_engine.task import TuningTask
 Traces = dict[str, str]
 
 
-def contenders(tuned: Tuned, moved: Moved, seeded: Tuned | None) -> dict[str, Traces]:
+def contenders(tuned: Tuned, moved: Moved, seeded: Tuned | None, halves: Sequence[Moved] = ()) -> dict[str, Traces]:
     """Schedules (compiler's text) by contender, by task; where one has none its kernels stay untuned."""
     found: dict[str, Traces] = {FULL: _winners(tuned)}
     if seeded is not None:
         found[SEEDED] = _winners(seeded)
-    for limit in moved.limits:
-        found[at(limit)] = {
-            task.task_id: unpacked(trace)
-            for task in moved.tasks
-            if (trace := task.results[limit].trace) is not None
-        }
+    for one in (moved, *halves):
+        for limit in one.limits:
+            found[at(limit, one.library)] = {
+                task.task_id: unpacked(trace)
+                for task in one.tasks
+                if (trace := task.results[limit].trace) is not None
+            }
     return found
 
 

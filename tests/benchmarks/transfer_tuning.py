@@ -35,6 +35,7 @@ def tune(subject: Subject, seconds: float, n_threads: int, seed: int, store: Pat
 
     Raises subprocess.CalledProcessError if the command fails, and NeverBeganError.
     """
+    subject.prepare()
     store.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as folder:
         fresh = Path(folder) / "store.sqlite3"

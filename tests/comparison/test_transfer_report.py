@@ -76,6 +76,19 @@ def test_models_and_their_mean(kit: SimpleNamespace) -> None:
     assert "- 0 measurements per kernel: **25 % of the maximum** on average, goal 60 %: missed" in page
 
 
+def test_what_each_half_is_worth(kit: SimpleNamespace) -> None:
+    kit.add("squeezenet")
+    heading = "Models, each from all the others (leave one out)"
+    assert "the search, no library" not in kit.page()
+    secs = {**IN_TURNS, "seeds-at-16": 2.0, "search-at-16": 3.0}
+    for half in ("all, transferred only", "nothing, search only"):
+        kit.state.add("moved", kit.moved("squeezenet", half))
+    kit.state.add("timed", kit.records.Timed("squeezenet", "all", {"k": secs}, {}, (0.0, 0.0)))
+    page = kit.page()
+    assert line_of(page, "the search, no library", heading)[3::3] == ["25 %", "0.33", "0.33"]
+    assert line_of(page, "both, as `transfer` runs", heading)[3::3] == ["100 %", "1.00", "1.00"]
+
+
 def test_policies(kit: SimpleNamespace) -> None:
     kit.add("squeezenet", "ppocr-cls")
     assert line_of(kit.page(), "nearest", "Policies") == [
