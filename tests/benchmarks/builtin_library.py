@@ -5,7 +5,8 @@
 Workloads of usual sizes and real models are tuned one after the other, each for so many seconds and from nothing,
 into one store. What is done is noted beside the store and not done again. Of each kernel the best ``--keep``
 schedules are written with where they come from: the machine, versions, date, seconds and trials. Run it on an idle
-machine: what it measures is what every user starts from.
+machine: what it measures is what every user starts from. With --evaluation what the evaluation of transfer tuned
+(tests/benchmarks/transfer.py, its state file) is taken in, too, and its models are not tuned again.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import machine
+from transfer_records import State
 from transfer_subjects import MODEL_NAMES, SUBJECTS, Subject, target_of
 
 from prune_engine import __version__
@@ -71,8 +73,9 @@ def main() -> int:
     subjects = [(Subject(name, "kernel", name), options.seconds) for name in options.workloads]
     subjects += [(SUBJECTS[name], options.model_seconds) for name in options.models]
     options.store.parent.mkdir(parents=True, exist_ok=True)
+    evaluated = _evaluated(options.evaluation, options.threads) if options.evaluation else {}
     for subject, seconds in subjects:
-        if done.get(subject.name, 0.0) >= seconds:
+        if max(done.get(subject.name, 0.0), evaluated.get(subject.name, 0.0)) >= seconds:
             continue
         if deadline is not None and time.monotonic() + seconds + 30 > deadline:
             print(f"no time left for {subject.name}", file=sys.stderr)
@@ -81,8 +84,15 @@ def main() -> int:
         if _tune(subject, seconds, options.threads, options.store):
             done[subject.name] = seconds
             journal.write_text(json.dumps(done, indent=1) + "\n", encoding="utf-8")
-    _write(options.store, options.out, options.keep, options.threads, done)
+    stores = [options.store, *(options.evaluation.with_suffix("") / f"{name}.sqlite3" for name in evaluated)]
+    _write(stores, options.out, options.keep, options.threads, {**evaluated, **done})
     return 0
+
+
+def _evaluated(state: Path, n_threads: int) -> dict[str, float]:
+    """Seconds that the evaluation tuned its subjects for, with as many threads."""
+    tuned = State(state).tuned.values()
+    return {run.subject: run.seconds for run in tuned if run.n_threads == n_threads}
 
 
 def _tune(subject: Subject, seconds: float, n_threads: int, store: Path) -> bool:
@@ -99,12 +109,14 @@ def _tune(subject: Subject, seconds: float, n_threads: int, store: Path) -> bool
     return finished.returncode == 0
 
 
-def _write(store: Path, out: Path, keep: int, n_threads: int, done: dict[str, float]) -> None:
-    opened = open_store(str(store))
-    try:
-        found = opened.find(LibraryQuery(n_threads=n_threads))
-    finally:
-        opened.close()
+def _write(stores: Iterable[Path], out: Path, keep: int, n_threads: int, tuned_secs: Mapping[str, float]) -> None:
+    found: list[LibraryEntry] = []
+    for store in stores:
+        opened = open_store(str(store))
+        try:
+            found += opened.find(LibraryQuery(n_threads=n_threads))
+        finally:
+            opened.close()
     chosen = worth_keeping(found, keep)
     provenance = {
         "made_by": f"tests/benchmarks/{Path(__file__).name}",
@@ -112,7 +124,7 @@ def _write(store: Path, out: Path, keep: int, n_threads: int, done: dict[str, fl
         "target": json.loads(target_of(n_threads)),
         "n_threads": n_threads,
         "machine": machine.describe(),
-        "tuned_secs": done,
+        "tuned_secs": dict(tuned_secs),
         "n_trials": _n_trials(found),
     }
     n_written = write_library(out, chosen, provenance)
@@ -157,6 +169,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--keep", type=int, default=2, help="schedules of each kernel")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--budget-seconds", type=float, help="start nothing that would not end by then")
+    parser.add_argument("--evaluation", type=Path, metavar="STATE", help="state file of transfer.py")
     parser.add_argument("--store", type=Path, default=ROOT / "build" / "builtin_library.sqlite3")
     parser.add_argument("--out", type=Path, default=OUT)
     return parser.parse_args()
