@@ -16,8 +16,8 @@ import pytest
 import typer.main
 
 from prune_engine import errors, hookspecs
-from prune_engine.cli import style
 from prune_engine.cli.app import make_app
+from prune_engine.display import style
 from prune_engine.hardware.loader import parse_profile
 from prune_engine.hardware.packs import ENTRY_POINT_GROUP as PACKS
 from prune_engine.plugin_host.loading import ENTRY_POINT_GROUP as PLUGINS

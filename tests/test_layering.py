@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, PLUGINS = ROOT / "prune_engine", ROOT / "plugins"
 
 #: Everything else under prune_engine/ is core.
-OUTER = ("api", "store", "metaschedule", "report", "cli", "testing", "ffi")
+OUTER = ("api", "store", "metaschedule", "report", "display", "cli", "testing", "ffi")
 #: The core may know what a store must offer, not how one is made.
 STORE_INTERFACE = ("prune_engine.store.base",)
 #: pydantic wants the TypedDict of typing_extensions before Python 3.12, and brings it along.
@@ -50,11 +50,12 @@ LAYERS = (
 MAY_IMPORT: dict[str, set[str]] = {
     "store": set(),
     "report": {"store"},
+    "display": set(),
     "metaschedule": {"store"},
     "ffi": {"metaschedule"},
     "testing": {"store"},
-    "api": {"store", "report", "metaschedule"},
-    "cli": {"store", "report", "metaschedule", "api", "testing"},
+    "api": {"store", "report", "metaschedule", "display"},
+    "cli": {"store", "report", "metaschedule", "display", "api", "testing"},
 }
 #: What points up nevertheless, each with its reason; take out what is gone.
 UPWARD = {
@@ -62,19 +63,16 @@ UPWARD = {
     ("prune_engine/metaschedule/embedded_device.py", "prune_engine.api.option_names"),
     # A plugin's verbs are added to the command line as it is.
     ("prune_engine/testing/plugin_contract.py", "prune_engine.cli.app"),
-    # progress=True shows what the command shows.
-    ("prune_engine/api/progress.py", "prune_engine.cli.sessions"),
     # The functions read values, write files and find tasks as the commands of their names do.
     ("prune_engine/api/requests.py", "prune_engine.cli.options"),
     ("prune_engine/api/results.py", "prune_engine.cli.explain_tasks"),
-    ("prune_engine/api/results.py", "prune_engine.cli.output_file"),
     ("prune_engine/api/tuning.py", "prune_engine.cli.results"),
 }
 PLUGIN_LIBRARIES = {"numpy"}
 OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tuner": {"kernel_tuner"}}
 #: What no plugin may lean on: the engine's own works, and what stands above it.
 INNER = (
-    *("metaschedule", "cli", "engine", "plugins", "api", "ffi", "report"),
+    *("metaschedule", "cli", "display", "engine", "plugins", "api", "ffi", "report"),
     *("stages", "plugin_host", "provenance", "audits", "whitelist", "decisions", "transfer", "explain", "loop"),
     "recorded",
 )
@@ -91,6 +89,7 @@ KEPT_IN = {
     "triton": (),
     "pytest": ("prune_engine/testing/",),
     "typer": ("prune_engine/cli/",),
+    "rich": ("prune_engine/display/", "prune_engine/cli/"),
     "jinja2": ("prune_engine/report/", "prune_engine/cli/plugin_new.py"),
     "plotly": ("prune_engine/report/",),
 }
@@ -273,7 +272,7 @@ BAD = [
     ("plugins/prune_engine_x/a.py", "from prune_engine.api.tuning import tune", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "import lightgbm", plugin_breaks),
     ("plugins/prune_engine_x/a.py", "import prune_engine_lightgbm", plugin_breaks),
-    ("prune_engine/metaschedule/x.py", "from prune_engine.cli import tables", outer_breaks),
+    ("prune_engine/metaschedule/x.py", "from prune_engine.display import tables", outer_breaks),
     ("prune_engine/ffi/x.py", "from prune_engine.api.tuning import tune", outer_breaks),
     ("prune_engine/store/x.py", "from ..report import writing", outer_breaks),
 ]

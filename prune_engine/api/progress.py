@@ -83,7 +83,7 @@ def watched(progress: Watching, *, takes_signals: bool = True) -> Iterator[tuple
     with ExitStack() as stack:
         shown = None
         if progress is True:
-            from prune_engine.cli.sessions import progress_observer
+            from prune_engine.display.observers import progress_observer
 
             shown = stack.enter_context(progress_observer(quiet=False, as_json=False))
         teller = _Teller(progress if callable(progress) else None, shown)

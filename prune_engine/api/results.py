@@ -112,7 +112,7 @@ class TuneResult:
         ``open`` shows it in the browser, if there is one. Raises StoreError where the store of the run is gone,
         OutputError where the file cannot be written.
         """
-        from prune_engine.cli.output_file import check_place, write_whole
+        from prune_engine.output_file import check_place, write_whole
         from prune_engine.report.writing import make_report
 
         file = Path(path) if path is not None else self.out / REPORT_NAME

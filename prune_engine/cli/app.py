@@ -31,9 +31,9 @@ from prune_engine.cli import (
 )
 from prune_engine.cli.error_lines import place_error, tell_error
 from prune_engine.cli.report_option import ReportingCommand
-from prune_engine.cli.streams import abandon_streams, open_closed_streams, telling_warnings
-from prune_engine.cli.style import Colour, set_style, take_style
 from prune_engine.cli.value_words import WordedGroup
+from prune_engine.display.streams import abandon_streams, open_closed_streams, telling_warnings
+from prune_engine.display.style import Colour, set_style, take_style
 from prune_engine.errors import ConfigError, PruneEngineError
 
 _EPILOG = "Installed plugins may add verbs; `prune-engine plugins` lists them."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.audits.rates import merged
-from prune_engine.cli.tables import percent
+from prune_engine.display.tables import percent
 from prune_engine.verdicts import Stage
 
 if TYPE_CHECKING:

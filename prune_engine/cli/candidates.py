@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prune_engine.cli import study_options as options
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.cli.late_progress import LateProgress
@@ -52,8 +52,8 @@ def candidates(
     Nothing is built or measured.
     """
     from prune_engine.cli.late_progress import LateProgress
-    from prune_engine.cli.output_file import check_place, make_folder, write_whole
     from prune_engine.errors import ConfigError
+    from prune_engine.output_file import check_place, make_folder, write_whole
 
     path = None if out == _STDOUT else Path(out)
     if path is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from prune_engine.cli.streams import say
-from prune_engine.cli.style import print_error
+from prune_engine.display.streams import say
+from prune_engine.display.style import print_error
 from prune_engine.errors import ConfigError, PruneEngineError
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prune_engine.cli import study_options as options
-from prune_engine.cli.streams import writing_to_stdout
+from prune_engine.display.streams import writing_to_stdout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from prune_engine.cli.console import result_console
 from prune_engine.cli.space_tables import print_device
-from prune_engine.cli.tables import (
+from prune_engine.display.tables import (
     add_row,
     counted,
     fitting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from prune_engine.cli.streams import say
+from prune_engine.display.streams import say
 
 #: Seconds of silence at first, and the most there are between two lines.
 _PATIENCE_SECS, _MAX_PATIENCE_SECS = 2.0, 30.0

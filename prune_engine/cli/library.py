@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.hardware import HardwareProfile
@@ -144,11 +144,11 @@ def export(
 ) -> None:
     """Write tuned kernels to a file, one JSON object a line, for `library import` elsewhere."""
     from prune_engine import __version__
-    from prune_engine.cli.output_file import check_place
-    from prune_engine.cli.tables import counted
+    from prune_engine.display.tables import counted
     from prune_engine.errors import ConfigError
     from prune_engine.library.entries import LibraryQuery
     from prune_engine.library.files import write_library
+    from prune_engine.output_file import check_place
 
     check_place(file)
     with _opened(store) as opened:
@@ -192,7 +192,7 @@ def prune_library(
     import time
 
     from prune_engine.cli.library_tables import to_remove
-    from prune_engine.cli.tables import counted
+    from prune_engine.display.tables import counted
     from prune_engine.errors import ConfigError
     from prune_engine.library.entries import LibraryQuery
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
+from prune_engine.display.tables import add_row, counted, fitting, make_table, print_line, print_table
 from prune_engine.hardware.host import cpu_model
 from prune_engine.library.entries import LibraryEntry
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.cli.plugin_check_run import CheckReport, CheckRow
@@ -74,7 +74,7 @@ def _record(what: str, reports: list[CheckReport]) -> dict[str, Any]:
 
 def _print(report: CheckReport) -> None:
     from prune_engine.cli.console import result_console
-    from prune_engine.cli.tables import add_row, counted, make_table, print_line, print_table
+    from prune_engine.display.tables import add_row, counted, make_table, print_line, print_table
 
     console = result_console()
     table = make_table("checked", "kind", "check", "cases", "result", right=["cases"])

@@ -10,7 +10,7 @@ import typer
 
 from prune_engine.cli.plugin_check import check
 from prune_engine.cli.plugin_new import new
-from prune_engine.cli.streams import writing_to_stdout
+from prune_engine.display.streams import writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
@@ -82,7 +82,7 @@ def _list(as_json: bool, block: list[str] | None, plugin: list[Path] | None, str
         typer.echo(json.dumps(rows, indent=2))
         return
     from prune_engine.cli.console import result_console
-    from prune_engine.cli.tables import add_row, make_table, print_line, print_table
+    from prune_engine.display.tables import add_row, make_table, print_line, print_table
 
     console = result_console()
     table = make_table("plugin", "version", "status", "hooks and strategies", prose=["hooks and strategies"])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import writing_to_stdout
+from prune_engine.display.streams import writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.provenance.policy import Policy
@@ -218,8 +218,8 @@ def pin(
     as_json: AsJson = False,
 ) -> None:
     """Write a policy to a lock file, which `prune-engine tune --policy FILE` holds a run to."""
-    from prune_engine.cli.output_file import check_replaceable
     from prune_engine.cli.policy_sources import CurrentOptions, policy_from
+    from prune_engine.output_file import check_replaceable
     from prune_engine.provenance.policy_files import write_lock
 
     check_replaceable(file, head=b"{")

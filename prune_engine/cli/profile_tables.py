@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from prune_engine.cli.console import result_console
-from prune_engine.cli.tables import add_row, make_table, print_line, print_table
+from prune_engine.display.tables import add_row, make_table, print_line, print_table
 
 if TYPE_CHECKING:
     from prune_engine.hardware import Choice, ProfileEntry

@@ -11,7 +11,7 @@ import typer
 
 from prune_engine.cli.profiles_check import check
 from prune_engine.cli.profiles_new import new
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.hardware import HardwareProfile, ProfileEntry, ProfileRegistry
@@ -114,7 +114,6 @@ def probe(
     from datetime import datetime, timezone
 
     from prune_engine.cli.options import threads_or_default
-    from prune_engine.cli.output_file import check_replaceable
     from prune_engine.cli.profile_tables import print_profile
     from prune_engine.hardware import Choice, host_profile
     from prune_engine.hardware.host import cpu_model
@@ -122,6 +121,7 @@ def probe(
     from prune_engine.hardware.registry import user_folder
     from prune_engine.hardware.writer import check_place, write_profile
     from prune_engine.metaschedule.probe_kernels import ProbeKernels
+    from prune_engine.output_file import check_replaceable
 
     n_threads = threads_or_default(threads)
     host = host_profile(n_threads)  # before TVM binds this thread to one processor

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prune_engine.cli import study_options as options
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig

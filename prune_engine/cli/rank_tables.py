@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from prune_engine.cli.console import result_console
-from prune_engine.cli.tables import Columns, counted, print_line, print_named
+from prune_engine.display.tables import Columns, counted, print_line, print_named
 
 _NONE = "-"
 _RECORDED = ("candidates", "failed", "best ms", "median/best", "seconds")

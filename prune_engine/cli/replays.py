@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 from prune_engine.result_folder import DATABASE_FOLDER, write_result
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ def replay_database(
 
     Raises what ``read_recorded`` and ``replay`` raise, and OutputError.
     """
-    from prune_engine.cli.output_file import make_folder
     from prune_engine.cli.report_option import report_file
     from prune_engine.decisions.files import DECISIONS_FOLDER, DecisionWriter
     from prune_engine.errors import ConfigError
@@ -54,6 +53,7 @@ def replay_database(
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
     from prune_engine.metaschedule.recorded import read_recorded
+    from prune_engine.output_file import make_folder
     from prune_engine.recorded.replay import replay
     from prune_engine.store.open import open_store
 
@@ -122,7 +122,7 @@ def report_replay(record: Mapping[str, Any], as_json: bool) -> None:
 
 
 def _write_report(page: Path, store: Store, record: Mapping[str, Any], folder: Path) -> None:
-    from prune_engine.cli.output_file import write_whole
+    from prune_engine.output_file import write_whole
     from prune_engine.report.sources import Source
     from prune_engine.report.writing import report_of
 
@@ -162,7 +162,7 @@ def _record(done: Replay, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _print(record: Mapping[str, Any]) -> None:
     from prune_engine.cli.console import result_console
-    from prune_engine.cli.tables import Columns, counted, print_line, print_named
+    from prune_engine.display.tables import Columns, counted, print_line, print_named
 
     console = result_console()
     tasks = record["tasks"]

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 from prune_engine.result_folder import REPORT_HEAD, REPORT_NAME
 
 
@@ -43,7 +43,7 @@ def report(
     It shows what was gained, where candidates were pruned and why, how well the guesses held, what failed,
     and what the run was made with.
     """
-    from prune_engine.cli.output_file import check_place, write_whole
+    from prune_engine.output_file import check_place, write_whole
     from prune_engine.report.writing import make_report
 
     if out is not None:

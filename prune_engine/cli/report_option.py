@@ -37,7 +37,7 @@ class ReportingCommand(TyperCommand):
 
 def report_file(report: str | None, out_dir: Path) -> Path | None:
     """Where the page is to be written, None if none is. Raises OutputError for a place that cannot be."""
-    from prune_engine.cli.output_file import check_place, check_replaceable
+    from prune_engine.output_file import check_place, check_replaceable
 
     if report is None:
         return None

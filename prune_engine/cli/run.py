@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prune_engine.bounded_files import NPY_ERRORS
-from prune_engine.cli.streams import writing_to_stdout
+from prune_engine.display.streams import writing_to_stdout
 from prune_engine.errors import ConfigError, OutputError
 
 if TYPE_CHECKING:

@@ -1,10 +1,9 @@
-"""What verbs that measure have in common: signals, progress, and the report at the end."""
+"""What verbs that measure have in common: signals, and the report at the end."""
 
 from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +11,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from prune_engine.cli.streams import say, telling_warnings, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
-    from prune_engine.lifecycle import Observer
     from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
 
 
@@ -40,36 +38,14 @@ def stop_on_signals(as_json: bool) -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def progress_observer(quiet: bool, as_json: bool) -> Iterator[Observer]:
-    """Who shows progress: nobody, JSON lines, a live display on a terminal, else plain lines."""
-    from prune_engine.cli.progress import JsonProgress, LineProgress, LiveProgress
-    from prune_engine.cli.style import is_live
-    from prune_engine.lifecycle import SilentObserver
-
-    if quiet:
-        yield SilentObserver()
-    elif as_json:
-        progress = JsonProgress()
-        with telling_warnings(progress.on_status):  # each line of it is JSON
-            yield progress
-    elif is_live(sys.stderr):
-        from rich.console import Console
-
-        with LiveProgress(Console(stderr=True)) as live:
-            yield live
-    else:
-        yield LineProgress()
-
-
 def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool, page: Path | None = None) -> None:
     """Write ``result.json`` into the result folder, and the run's report to ``page``; print the result.
 
     Raises OutputError, and where the page cannot be made what `make_report` raises, after all else is done.
     """
-    from prune_engine.cli.output_file import write_whole
     from prune_engine.cli.results import as_record, print_result
     from prune_engine.errors import PruneEngineError
+    from prune_engine.output_file import write_whole
     from prune_engine.result_folder import write_result
 
     record = {**as_record(request, outcome), "report": str(page) if page else None}

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 
 from prune_engine.cli.console import result_console
-from prune_engine.cli.tables import add_row, counted, fitting, make_table, percent, print_line, print_table
+from prune_engine.display.tables import add_row, counted, fitting, make_table, percent, print_line, print_table
 
 
 def print_spaces(record: Mapping[str, Any]) -> None:

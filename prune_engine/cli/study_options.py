@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import say
+from prune_engine.display.streams import say
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.study import Study

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from prune_engine.cli.report_option import Report, report_file
-from prune_engine.cli.sessions import progress_observer, report_outcome, stop_on_signals
+from prune_engine.cli.sessions import report_outcome, stop_on_signals
+from prune_engine.display.observers import progress_observer
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.provenance.verification import Verification
@@ -70,7 +70,7 @@ def verify(
 
 
 def _print(result: Verification, is_regression: bool) -> None:
-    from prune_engine.cli.tables import counted
+    from prune_engine.display.tables import counted
     from prune_engine.provenance.policy import change_lines
 
     for old, new, what in (

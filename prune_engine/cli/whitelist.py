@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from prune_engine.cli.streams import writing_to_stdout
 from prune_engine.cli.whitelist_add import add
 from prune_engine.cli.whitelist_files import export, import_entries
 from prune_engine.cli.whitelist_options import ByOption, JsonOption, StoreOption
@@ -22,6 +21,7 @@ from prune_engine.cli.whitelist_store import (
     user_name,
 )
 from prune_engine.cli.whitelist_verify import verify
+from prune_engine.display.streams import writing_to_stdout
 
 whitelist = typer.Typer(
     name="whitelist",

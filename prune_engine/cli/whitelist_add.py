@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
 from prune_engine.cli.whitelist_options import (
     ByOption,
     JsonOption,
@@ -21,6 +20,7 @@ from prune_engine.cli.whitelist_options import (
     ThreadsOption,
 )
 from prune_engine.cli.whitelist_store import REDIRECTED, listed_in, opened_store, user_name
+from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
     from prune_engine.errors import ConfigError

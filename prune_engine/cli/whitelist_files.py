@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
 from prune_engine.cli.whitelist_options import ByOption, JsonOption, StoreOption
 from prune_engine.cli.whitelist_store import REDIRECTED, listed_in, opened_store, tell_broken, user_name
+from prune_engine.display.streams import say, writing_to_stdout
 
 
 def export(
@@ -27,9 +27,9 @@ def export(
 ) -> None:
     """Write the whitelist to a text file, for version control and for `whitelist import` elsewhere."""
     from prune_engine import __version__
-    from prune_engine.cli.output_file import check_place, write_whole
-    from prune_engine.cli.tables import counted
     from prune_engine.cli.whitelist_export import check_all_readable, check_nothing_lost
+    from prune_engine.display.tables import counted
+    from prune_engine.output_file import check_place, write_whole
     from prune_engine.whitelist.files import whitelist_text
 
     check_place(file, head=b"{")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from prune_engine.cli.streams import say
+from prune_engine.display.streams import say
 
 if TYPE_CHECKING:
     from prune_engine.store.base import Store

@@ -6,7 +6,7 @@ import json
 import time
 from typing import Any
 
-from prune_engine.cli.tables import add_row, counted, fitting, make_table, print_line, print_table
+from prune_engine.display.tables import add_row, counted, fitting, make_table, print_line, print_table
 from prune_engine.hardware.host import cpu_model
 from prune_engine.loop.harvest import compiler_version
 from prune_engine.whitelist.entries import Check, Removal, Whitelist, WhitelistEntry

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from prune_engine.cli.streams import say, writing_to_stdout
 from prune_engine.cli.whitelist_options import (
     ByOption,
     JsonOption,
@@ -19,6 +18,7 @@ from prune_engine.cli.whitelist_options import (
     ThreadsOption,
 )
 from prune_engine.cli.whitelist_store import REDIRECTED, listed_in, one_of, opened_store, tell_broken, user_name
+from prune_engine.display.streams import say, writing_to_stdout
 
 
 def verify(

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from prune_engine.cli.output_file import check_place
-from prune_engine.errors import OutputError
 from prune_engine.store.open import open_store
 
 Inside = Callable[..., "tuple[int, str, str]"]
@@ -39,15 +37,3 @@ def test_a_store_is_never_replaced(inside: Inside, store: Path, arguments: tuple
     assert (code, out) == (5, "")
     assert "got a store" in err
     assert store.read_bytes() == before
-
-
-def test_what_begins_otherwise_is_not_replaced(tmp_path: Path) -> None:
-    file = tmp_path / "model.onnx"
-    file.write_bytes(b"\x08\x07")
-    with pytest.raises(OutputError, match="holds something else"):
-        check_place(file, head=b"{")
-    check_place(file)
-    file.write_bytes(b"{}")
-    check_place(file, head=b"{")
-    file.write_bytes(b"")
-    check_place(file, head=b"{")

@@ -15,11 +15,7 @@ from prune_engine.pipeline import Pipeline, PruneResult
 from prune_engine.space import DesignSpace, SpaceRestriction
 from prune_engine.strategies import DraftScorer, Rule, Selector, Strategy, Verifier
 from prune_engine.testing import FakeWorkbench, make_profile
-from prune_engine.verdicts import (
-    Outcome,
-    RuleKind,
-    Stage,
-)
+from prune_engine.verdicts import Outcome, RuleKind, Stage
 
 LEGALITY, HEURISTIC = RuleKind.LEGALITY, RuleKind.HEURISTIC
 

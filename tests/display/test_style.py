@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from prune_engine.cli.app import main
-from prune_engine.cli.streams import say
-from prune_engine.cli.style import is_live, painted, take_style, wants_colour
+from prune_engine.display.streams import say
+from prune_engine.display.style import is_live, painted, take_style, wants_colour
 from prune_engine.errors import ConfigError
 
 

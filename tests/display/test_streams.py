@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from prune_engine.cli.streams import telling_warnings
+from prune_engine.display.streams import telling_warnings
 
 COMMAND = f"{sys.executable} -m prune_engine.cli plugins --json"
 
@@ -39,7 +39,7 @@ def test_reader_that_went_away(tmp_path: Path) -> None:
 def test_full_disk_behind_stdout(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from prune_engine.cli.streams import writing_to_stdout\n"
+        "from prune_engine.display.streams import writing_to_stdout\n"
         "from prune_engine.errors import OutputError\n"
         "try:\n"
         "    with writing_to_stdout('Make room.'):\n"

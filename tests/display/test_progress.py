@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from prune_engine.cli.progress import LineProgress, LiveProgress, task_table
+from prune_engine.display.progress import LineProgress, LiveProgress, task_table
 from prune_engine.lifecycle import TaskSummary
 
 
@@ -67,7 +67,7 @@ def test_names_stay_apart_and_get_the_room_that_figures_leave() -> None:
 def test_kernels_are_told_of_once_one_was_measured(
     default_secs: float | None, is_told: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("prune_engine.cli.progress._LINE_INTERVAL_SECS", 0.0)
+    monkeypatch.setattr("prune_engine.display.progress._LINE_INTERVAL_SECS", 0.0)
     task = replace(summary(1), default_secs=default_secs, best_secs=default_secs)
     LineProgress().on_tasks([task], 12.0, 48.0, None)
     told = capsys.readouterr().err
@@ -77,7 +77,7 @@ def test_kernels_are_told_of_once_one_was_measured(
 
 def test_full_disk_behind_stderr_does_not_stop_the_work() -> None:
     code = (
-        "from prune_engine.cli.progress import LineProgress\n"
+        "from prune_engine.display.progress import LineProgress\n"
         "progress = LineProgress()\n"
         "progress.on_status('one')\n"
         "progress.on_status('two')\n"
@@ -93,7 +93,7 @@ def test_full_disk_behind_stderr_does_not_stop_the_work() -> None:
 def test_a_kernel_whose_schedule_was_not_timed_counts_as_before(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("prune_engine.cli.progress._LINE_INTERVAL_SECS", 0.0)
+    monkeypatch.setattr("prune_engine.display.progress._LINE_INTERVAL_SECS", 0.0)
     LineProgress().on_tasks([summary(1), replace(summary(2), best_secs=None)], 61.0, None, None)
     assert "kernels 37 ms -> 25.9 ms" in capsys.readouterr().err
 

@@ -11,8 +11,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from prune_engine.cli.streams import say
-from prune_engine.cli.tables import shortened
+from prune_engine.display.streams import say
+from prune_engine.display.tables import shortened
 from prune_engine.lifecycle import Observer, TaskSummary
 
 #: Seconds between two lines where the output is not a terminal.

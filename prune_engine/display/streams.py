@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from prune_engine.cli.style import painted
+from prune_engine.display.style import painted
 from prune_engine.errors import OutputError
 
 

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from prune_engine.cli.tables import add_row, counted, fitting, make_table, percent, print_table
+from prune_engine.display.tables import add_row, counted, fitting, make_table, percent, print_table
 
 NAME, NUMBER = "limits.shared_memory_per_block_opt_in_bytes", "1,234,567,890,123"
 
