@@ -29,15 +29,21 @@ _COMPARABLE_WORK = 0.5
 class Donor:
     """An entry that may be re-fitted.
 
-    ``is_here`` says that it was measured on this device with as many threads, ``shape_distance`` is the sum of
-    |log2| of the extents' ratios, 0 for the very same shape. ``is_strict`` says that it is of the very same class,
-    not only of one with the same anchor.
+    ``is_here`` says that it was measured on this device with as many threads, ``is_alike`` that it was made for the
+    same instructions, ``shape_distance`` is the sum of |log2| of the extents' ratios, 0 for the very same
+    shape. ``is_strict`` says that it is of the very same class, not only of one with the same anchor.
     """
 
     entry: LibraryEntry
     is_strict: bool
     is_here: bool
+    is_alike: bool
     shape_distance: float
+
+    @property
+    def strangeness(self) -> int:
+        """How foreign the device is: 0 this one, 1 another that takes the same instructions, 2 any other."""
+        return 0 if self.is_here else 1 if self.is_alike else 2
 
     @property
     def is_same_kernel(self) -> bool:
@@ -56,7 +62,7 @@ class Donors:
 
 
 def donors_of(task: TuningTask, context: TransferContext, n: int) -> Donors:
-    """At most ``n`` entries of the task's class: those of this device, class and nearest shape first."""
+    """At most ``n`` entries of the task's class: those of this device, its class and the nearest shape first."""
     wanted = task.kernel_class
     if wanted is None:
         return Donors(misses=Counter({(ANY_POLICY, "the kernel's class is not known"): 1}))
@@ -64,21 +70,27 @@ def donors_of(task: TuningTask, context: TransferContext, n: int) -> Donors:
     misses: Counter[tuple[str, str]] = Counter()
     target = instruction_set(task.target)
     for entry in _entries(wanted, context):
-        if instruction_set(entry.target) != target:
-            misses[ANY_POLICY, "was tuned for another target"] += 1
+        made_for = instruction_set(entry.target)
+        if made_for[0] != target[0]:
+            misses[ANY_POLICY, "was tuned for another kind of target"] += 1
             continue
-        is_here = (entry.device_name, entry.n_threads) == (context.device_name, context.n_threads)
+        is_alike = made_for == target
+        is_here = is_alike and (entry.device_name, entry.n_threads) == (context.device_name, context.n_threads)
         is_strict = entry.kernel_class.strict == wanted.strict
-        found.append(Donor(entry, is_strict, is_here, shape_distance(entry.kernel_class, wanted)))
-    found.sort(
-        key=lambda d: (not d.is_here, not d.is_strict, d.shape_distance, d.entry.rank, -d.entry.flop_per_sec)
-    )
+        distance = shape_distance(entry.kernel_class, wanted)
+        found.append(Donor(entry, is_strict, is_here, is_alike, distance))
+    found.sort(key=_unlikeness)
     matches = Counter("strict" if donor.is_strict else "anchor" for donor in found)
     return Donors(tuple(found[:n]), dict(matches), misses, _goal(task, found))
 
 
+def _unlikeness(donor: Donor) -> tuple[int, bool, float, int, float]:
+    entry = donor.entry
+    return donor.strangeness, not donor.is_strict, donor.shape_distance, entry.rank, -entry.flop_per_sec
+
+
 def instruction_set(target: str) -> tuple[str, ...]:
-    """What entries of two targets must have in common: kind, processor or architecture, features.
+    """Which instructions the kernels of a target are made of: kind, processor or architecture, features.
 
     A text that cannot be read is like no other.
     """

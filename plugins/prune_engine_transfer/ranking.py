@@ -71,16 +71,17 @@ def ranked(
     """The best ``limit``. Of equal candidates the first has the credit.
 
     Schedules of this very kernel come first, whatever the rules say of them: they were measured. Then those of this
-    device, and last of others. Candidates of the space are ordered by fitness, less what tiles and shape are off
-    the source's; rewritten traces, which nothing can judge, by what the source reached times the useful share.
+    device, of others with the same instructions, and last of the rest. Candidates of the space are ordered by
+    fitness, less what tiles and shape are off the source's; rewritten traces, which nothing can judge, by what the
+    source reached times the useful share.
     """
     known, candidates, n_dropped = _of_the_space(refits, space, fitness)
     traces = _of_rewrites(rewrites)
     order: list[Refitted | Rewrite] = list(known)
-    for is_here in (True, False):
+    for strangeness in range(3):
         order += _interleaved(
-            [one for one in candidates if one.refit.donor.is_here is is_here],
-            [one for one in traces if one.donor.is_here is is_here],
+            [one for one in candidates if one.refit.donor.strangeness == strangeness],
+            [one for one in traces if one.donor.strangeness == strangeness],
         )
     return Ranking(tuple(order[:limit]), n_dropped)
 

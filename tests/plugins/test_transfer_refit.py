@@ -154,14 +154,24 @@ def test_padded_traces_alternate_with_candidates_and_those_rounded_up_are_rare()
     assert sources == sorted(sources, reverse=True)
 
 
-@pytest.mark.parametrize(
-    "target", ["cuda -arch=sm_80", "llvm -mcpu=znver4", '{"kind":"llvm","mattr":["+avx2"]}'], ids=str
-)
-def test_another_target_is_a_miss(target: str) -> None:
+@pytest.mark.parametrize("target", ["cuda -arch=sm_80", '{"kind":"cuda","arch":"sm_80"}', "llvmish"], ids=str)
+def test_another_kind_of_target_is_a_miss(target: str) -> None:
     proposal = proposed(entries_of(3, target=target))
     assert in_order(proposal) == []
-    assert proposal.misses == {("any", "was tuned for another target"): 3}
+    assert proposal.misses == {("any", "was tuned for another kind of target"): 3}
     assert proposal.n_sources == {}
+
+
+@pytest.mark.parametrize("target", ["llvm -mcpu=znver4", '{"kind":"llvm","mattr":["+avx2"]}'], ids=str)
+def test_other_instructions_come_behind_and_promise_nothing(target: str) -> None:
+    same = [replace(entry, n_threads=64, entry_id="") for entry in entries_of(2)]
+    other = entries_of(2, seed=1, target=target)
+    proposal = proposed([*other, *same], limit=500)
+    assert proposal.n_sources == {"strict": 4}
+    sources = [source in {entry.entry_id for entry in same} for _, source, _ in in_order(proposal)]
+    assert {True, False} <= set(sources)
+    assert sources == sorted(sources, reverse=True)
+    assert proposed(entries_of(3, target=target)).goal_flop_per_sec is None
 
 
 def test_a_kernel_without_a_class_is_a_miss() -> None:
@@ -207,7 +217,7 @@ def test_broken_extents_and_targets_stop_nothing() -> None:
     kernel = replace(good.kernel_class, axes=(("matmul.i", 0), ("matmul.j", -4), ("matmul.k", 32)))
     broken = [replace(bad[0], kernel_class=kernel, entry_id=""), replace(bad[1], target='{"kind"', entry_id="")]
     proposal = proposed([good, *broken], limit=500)
-    assert proposal.misses["any", "was tuned for another target"] == 1
+    assert proposal.misses["any", "was tuned for another kind of target"] == 1
     assert {source for _, source, _ in in_order(proposal)} == {good.entry_id, broken[0].entry_id}
 
 
