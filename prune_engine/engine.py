@@ -53,7 +53,7 @@ from prune_engine.store.base import Store
 from prune_engine.strategies import Library, Strategy, Verifier
 from prune_engine.strategy_set import Strategies, load_strategies
 from prune_engine.task import TuningTask
-from prune_engine.transfer.joined_library import library_of
+from prune_engine.transfers.joined_library import library_of
 from prune_engine.verdicts import Verdict
 
 

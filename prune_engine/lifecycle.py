@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from prune_engine.audits.rates import AuditReport
-from prune_engine.transfer.log import TransferReport
-from prune_engine.transfer.source_choice import SourceScore
+from prune_engine.transfers.log import TransferReport
+from prune_engine.transfers.source_choice import SourceScore
 from prune_engine.verdicts import Verdict
 
 

@@ -40,7 +40,7 @@ LAYERS = (
     "audits",
     "whitelist",
     "decisions",
-    "transfer",
+    "transfers",
     "explain",
     "loop",
     "own_kernels",
@@ -73,7 +73,7 @@ OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tun
 #: What no plugin may lean on: the engine's own works, and what stands above it.
 INNER = (
     *("metaschedule", "cli", "display", "engine", "plugins", "api", "ffi", "report"),
-    *("stages", "plugin_host", "provenance", "audits", "whitelist", "decisions", "transfer", "explain", "loop"),
+    *("stages", "plugin_host", "provenance", "audits", "whitelist", "decisions", "transfers", "explain", "loop"),
     "recorded",
 )
 #: Library -> the only folders that import it.

@@ -241,7 +241,7 @@ def _shipped(query: LibraryQuery) -> list[LibraryEntry]:
     from prune_engine.library.files import LibraryFile
     from prune_engine.plugins import PluginHost
     from prune_engine.strategies import Library
-    from prune_engine.transfer.joined_library import JoinedLibrary
+    from prune_engine.transfers.joined_library import JoinedLibrary
 
     config = EngineConfig()
     host = PluginHost(config)

@@ -8,7 +8,7 @@ from typing import Any
 
 from prune_engine.display.tables import counted
 from prune_engine.lifecycle import TaskResult
-from prune_engine.transfer.log import PolicyReport, TransferReport
+from prune_engine.transfers.log import PolicyReport, TransferReport
 
 #: Classes that are named one by one, and reasons of a policy.
 _N_NAMED = 4

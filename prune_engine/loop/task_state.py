@@ -16,7 +16,7 @@ from prune_engine.measurement import DEFAULT_CANDIDATE, Comparison, MeasuredCand
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.store.base import StoredCandidate
 from prune_engine.task import TuningTask
-from prune_engine.transfer.log import TransferLog
+from prune_engine.transfers.log import TransferLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from prune_engine.plugin_host.call_guard import called_back, suspended
 from prune_engine.stages.standing import OnFailure
 from prune_engine.store.base import StoredCandidate
 from prune_engine.strategies import Library, RewrittenTrace, ScheduleTransfer, TransferContext, TransferProposal
-from prune_engine.transfer.log import Seed
-from prune_engine.transfer.source_choice import (
+from prune_engine.transfers.log import Seed
+from prune_engine.transfers.source_choice import (
     BEST_MODEL,
     WHOLE_LIBRARY,
     OnlyModel,

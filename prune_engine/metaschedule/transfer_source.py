@@ -13,8 +13,8 @@ from prune_engine.plugins import PluginHost
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 from prune_engine.strategies import Library
-from prune_engine.transfer.joined_library import library_of
-from prune_engine.transfer.source_choice import BEST_MODEL, WHOLE_LIBRARY
+from prune_engine.transfers.joined_library import library_of
+from prune_engine.transfers.source_choice import BEST_MODEL, WHOLE_LIBRARY
 
 #: Models that an error names.
 _N_NAMED = 8

@@ -6,7 +6,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from prune_engine.provenance.policy import PolicyChange
 from prune_engine.schemas.common import Audit, TransferPolicy
-from prune_engine.transfer.source_choice import SourceScore
+from prune_engine.transfers.source_choice import SourceScore
 
 
 class Latency(TypedDict):

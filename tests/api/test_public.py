@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pkgutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,12 @@ def test_naming_what_is_there_imports_no_compiler() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
     assert run.stdout.split("\n")[:2] == ["[]", "[]"]
+
+
+def test_no_module_is_called_as_a_public_name() -> None:
+    """A module that is imported becomes an attribute of its package: from then on it would hide the function."""
+    modules = {module.name for module in pkgutil.iter_modules(pe.__path__)}
+    assert modules.isdisjoint(pe.__all__)
 
 
 def test_a_users_script_is_checked_strictly(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from transfer_records import FULL, UNTUNED, Moved, Timed, Tuned, at
 
-from prune_engine.transfer import source_choice
+from prune_engine.transfers import source_choice
 
 #: Below such a speedup full tuning gains no more than timing varies: nothing that a percentage could be of.
 _MIN_FULL_SPEEDUP = 1.1

@@ -77,7 +77,7 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Policy:
-    """How one policy's seeds for a kernel fared, as in prune_engine.transfer.log.PolicyReport."""
+    """How one policy's seeds for a kernel fared, as in prune_engine.transfers.log.PolicyReport."""
 
     policy: str
     n_seeds: int

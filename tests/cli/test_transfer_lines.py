@@ -15,7 +15,7 @@ from prune_engine.cli.transfer_lines import (
     transfer_record,
 )
 from prune_engine.lifecycle import TaskResult, TaskSummary
-from prune_engine.transfer.log import PolicyReport, TransferReport
+from prune_engine.transfers.log import PolicyReport, TransferReport
 
 
 def policy(name: str = "repair", n_ran: int = 9, n_failed: int = 1, **misses: int) -> PolicyReport:

@@ -16,7 +16,7 @@ from prune_engine.library import files as library_files
 from prune_engine.library.files import LibraryFile, read_library, write_library
 from prune_engine.library.text import entry_of, entry_text
 from prune_engine.testing.store_samples import store_entry
-from prune_engine.transfer.joined_library import JoinedLibrary, library_of
+from prune_engine.transfers.joined_library import JoinedLibrary, library_of
 
 
 def entry(name: str, run_secs: float = 1e-3, **changed: object) -> LibraryEntry:

@@ -15,7 +15,7 @@ from prune_engine.lifecycle import TaskResult
 from prune_engine.store.base import Store
 from prune_engine.strategies import DraftScorer
 from prune_engine.testing import make_batch, make_space, make_task
-from prune_engine.transfer.log import PolicyReport
+from prune_engine.transfers.log import PolicyReport
 from prune_engine.verdicts import DraftScores, Outcome, SelectionReason, Stage
 
 

@@ -19,7 +19,7 @@ from prune_engine.store.base import Store
 from prune_engine.strategies import Rule
 from prune_engine.testing import FakeWorkbench, make_batch, make_entries, make_space, make_task
 from prune_engine.testing.workbench import rewritten
-from prune_engine.transfer.log import PolicyReport, TransferReport
+from prune_engine.transfers.log import PolicyReport, TransferReport
 from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage
 
 

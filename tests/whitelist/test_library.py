@@ -12,7 +12,7 @@ from prune_engine.config import EngineConfig
 from prune_engine.library import LibraryQuery, Origin
 from prune_engine.store.base import Store
 from prune_engine.testing import FakeWorkbench, make_task
-from prune_engine.transfer.joined_library import library_of
+from prune_engine.transfers.joined_library import library_of
 from prune_engine.verdicts import Outcome, Stage
 from prune_engine.whitelist.entries import Whitelist
 from prune_engine.whitelist.events import whitelist_of

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from prune_engine.testing import make_batch, make_entries, make_space, make_task
-from prune_engine.transfer.log import Seed, TransferLog
+from prune_engine.transfers.log import Seed, TransferLog
 
 
 @pytest.mark.parametrize(

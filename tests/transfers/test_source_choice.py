@@ -13,7 +13,7 @@ from prune_engine.errors import ConfigError
 from prune_engine.library import LibraryQuery
 from prune_engine.store.base import Store
 from prune_engine.testing import make_batch, make_entries, make_space, make_task
-from prune_engine.transfer.source_choice import FORMS, OnlyModel, kernels_by_model, rank_sources
+from prune_engine.transfers.source_choice import FORMS, OnlyModel, kernels_by_model, rank_sources
 
 SECS = {"conv": 8.0, "dense": 1.0, "pool": 1.0}
 KERNELS = {
