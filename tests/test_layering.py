@@ -59,14 +59,8 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 #: What points up nevertheless, each with its reason; take out what is gone.
 UPWARD = {
-    # Errors call options as their caller does: these names are data, and nothing else comes along.
-    ("prune_engine/metaschedule/embedded_device.py", "prune_engine.api.option_names"),
     # A plugin's verbs are added to the command line as it is.
     ("prune_engine/testing/plugin_contract.py", "prune_engine.cli.app"),
-    # The functions read values, write files and find tasks as the commands of their names do.
-    ("prune_engine/api/requests.py", "prune_engine.cli.options"),
-    ("prune_engine/api/results.py", "prune_engine.cli.explain_tasks"),
-    ("prune_engine/api/tuning.py", "prune_engine.cli.results"),
 }
 PLUGIN_LIBRARIES = {"numpy"}
 OWN_LIBRARIES = {"prune_engine_lightgbm": {"lightgbm"}, "prune_engine_kernel_tuner": {"kernel_tuner"}}

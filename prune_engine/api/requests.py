@@ -41,7 +41,7 @@ def search_config(
 
     ``options`` are others of `EngineConfig`, by its own names.
     """
-    from prune_engine.cli.options import check_blocked
+    from prune_engine.plugin_host.blocked_names import check_blocked
 
     config = EngineConfig.of(
         n_trials=trials,
@@ -82,9 +82,9 @@ def model_request(
 
     ``memory`` and ``decisions_size`` are bytes, or text such as 8G. Raises ConfigError.
     """
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.metaschedule.tune import TuneRequest
     from prune_engine.metaschedule.workloads.loading import result_name
+    from prune_engine.option_values import threads_or_default
 
     what = path_text("model", model)
     if threads is not None:
@@ -165,7 +165,7 @@ def at_least_one(who: str, value: object) -> int:
 
 def n_bytes(who: str, size: int | str) -> int:
     """Bytes, given as a number or as 8G. Raises ConfigError."""
-    from prune_engine.cli.options import parse_bytes
+    from prune_engine.option_values import parse_bytes
 
     return parse_bytes(str(size), "--" + who.replace("_", "-"))
 

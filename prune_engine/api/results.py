@@ -10,9 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from prune_engine.api.option_names import python_names
 from prune_engine.api.requests import PathLike
 from prune_engine.errors import ArtifactError, ConfigError
+from prune_engine.option_names import python_names
 from prune_engine.result_folder import REPORT_HEAD, REPORT_NAME, RESULT_NAME, read_result
 
 if TYPE_CHECKING:
@@ -132,9 +132,9 @@ class TuneResult:
         letters, "best" or "worst". Raises ConfigError for what there is not, ArtifactError where no decisions
         were recorded.
         """
-        from prune_engine.cli.explain_tasks import candidate_named, known_tasks, task_named
         from prune_engine.decisions.records import read_decisions
         from prune_engine.explain.chains import Chain, explain_candidate, explain_task
+        from prune_engine.explain.known_tasks import candidate_named, known_tasks, task_named
 
         with python_names():
             known = task_named(str(task), known_tasks(self.out, None))

@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prune_engine.api.model_sources import Model
-from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import watched
 from prune_engine.api.requests import PathLike, at_least_one, path_text, search_config
 from prune_engine.api.search_candidates import Best, SearchCandidate, decisions_by_name
@@ -16,6 +15,7 @@ from prune_engine.api.search_places import Place, place_of_model, place_of_space
 from prune_engine.candidates import Candidate
 from prune_engine.errors import TellError
 from prune_engine.measurement import MeasureError, MeasureErrorKind, WritesSchedules
+from prune_engine.option_names import python_names
 from prune_engine.space import DesignSpace
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.api.model_sources import Model, named
-from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import LOGGER
 from prune_engine.api.requests import PathLike, at_least_one, search_config, study_request
 from prune_engine.candidates import Candidate
 from prune_engine.errors import SpaceError
+from prune_engine.option_names import python_names
 
 if TYPE_CHECKING:
     from prune_engine.census import Census

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from prune_engine.api.model_sources import Model, result_folder, saved
-from prune_engine.api.option_names import python_names
 from prune_engine.api.progress import Watching, watched
 from prune_engine.api.requests import DEFAULT_SECS, PathLike, model_request, search_config
 from prune_engine.api.results import TuneResult, result_of
+from prune_engine.option_names import python_names
 from prune_engine.result_folder import write_result
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def transfer(
 
 
 def _tuned(request: TuneRequest, progress: Watching) -> TuneResult:
-    from prune_engine.cli.results import as_record
+    from prune_engine.api.records import as_record
     from prune_engine.metaschedule.tune import tune_model
 
     with watched(progress) as (observer, should_stop):

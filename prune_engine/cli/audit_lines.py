@@ -1,9 +1,9 @@
-"""What audits found, for people and for machines."""
+"""What audits found, in lines for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prune_engine.audits.rates import merged
 from prune_engine.display.tables import percent
@@ -12,26 +12,6 @@ from prune_engine.verdicts import Stage
 if TYPE_CHECKING:
     from prune_engine.audits.rates import AuditReport
     from prune_engine.lifecycle import TaskResult
-
-
-def audit_record(report: AuditReport) -> dict[str, Any]:
-    """A report as JSON values; ``false_prune`` is None without an audit, ``at_most`` where an audit won."""
-    share = report.false_prune
-    return {
-        "stage": report.stage.value,
-        "strategy": report.strategy,
-        "n_dropped": report.n_dropped,
-        "n_measured": report.n_measured,
-        "n_winners": report.n_winners,
-        "false_prune": None if share is None else {"value": share.value, "low": share.low, "high": share.high},
-        "at_most": report.at_most,
-        "switched_off": report.switched_off or None,
-    }
-
-
-def audit_records(reports: Sequence[AuditReport]) -> list[dict[str, Any]]:
-    """Reports as JSON values."""
-    return [audit_record(report) for report in reports]
 
 
 def audit_lines(tasks: Sequence[TaskResult]) -> list[str]:

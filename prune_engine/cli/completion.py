@@ -105,7 +105,7 @@ def _targets(_: typer.Context) -> Iterator[str]:
 
 def _tasks(ctx: typer.Context) -> Iterator[str]:
     """Names of the tasks of a result folder, by default of all in ``./tuned``."""
-    from prune_engine.cli.explain_tasks import known_tasks
+    from prune_engine.explain.known_tasks import known_tasks
 
     out = ctx.params.get("out")
     for task in known_tasks(Path(out) if out else None, None):

@@ -24,9 +24,9 @@ def tell_error(error: PruneEngineError, arguments: Sequence[str]) -> None:
     """Tell on stderr what ends the program that was given these arguments."""
     message = str(error)
     if isinstance(error, ConfigError):
-        from prune_engine.cli.options import option_names
+        from prune_engine.option_names import as_options
 
-        message = option_names(message)
+        message = as_options(message)
     if "--json" not in arguments:
         print_error(message)
         return

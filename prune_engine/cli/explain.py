@@ -78,8 +78,8 @@ def explain(
     Nothing is built or measured: a run has written down what it decided.
     """
     from prune_engine.cli.explain_recorded import explained
-    from prune_engine.cli.explain_tasks import known_tasks
     from prune_engine.errors import ArtifactError, ConfigError
+    from prune_engine.explain.known_tasks import known_tasks
 
     if why_not is None and model is not None:
         raise ConfigError("without effect without --why-not", who="--model", remedy="Leave it out.")

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.cli.explain_store import explained_by_store, identity_of, measured_of, measured_told
-from prune_engine.cli.explain_tasks import KnownTask, candidate_named, stale_told, task_named
 from prune_engine.decisions.records import as_json, read_decisions
 from prune_engine.errors import ArtifactError, ConfigError
 from prune_engine.explain.chains import Chain, duration_text, explain_candidate, explain_task
+from prune_engine.explain.known_tasks import KnownTask, candidate_named, stale_told, task_named
 
 if TYPE_CHECKING:
     from prune_engine.store.base import Store, StoredCandidate

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from prune_engine.cli.explain_tasks import KnownTask, candidate_named
 from prune_engine.errors import ConfigError
+from prune_engine.explain.known_tasks import KnownTask, candidate_named
 from prune_engine.explain.tasks import explain_measurement, explain_verdicts
 from prune_engine.measurement import DEFAULT_CANDIDATE
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from prune_engine.cli import study_options as options
-from prune_engine.cli.explain_tasks import KnownTask, manifest_model, task_named
 from prune_engine.errors import ConfigError
+from prune_engine.explain.known_tasks import KnownTask, manifest_model, task_named
 
 if TYPE_CHECKING:
     import numpy as np

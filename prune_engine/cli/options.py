@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,31 +16,6 @@ if TYPE_CHECKING:
     from prune_engine.metaschedule.onnx_shapes import OpenDimension
 
 T = TypeVar("T")
-
-#: More than any machine has, and few enough for the kernel's counters.
-_MAX_BYTES = 2**60
-
-#: Fields of EngineConfig whose values come from an option.
-_OPTIONS = {
-    "n_trials": "--trials",
-    "budget_secs": "--seconds",
-    "batch_size": "--batch",
-    "plateau_trials": "--plateau",
-    "seed": "--seed",
-    "explorer": "--explorer",
-    "draft_scorer": "--draft",
-    "verifier": "--verifier",
-    "selector": "--selector",
-    "prior": "--prior",
-    "disabled_rules": "--disable-rule",
-    "blocked_plugins": "--block",
-    "plugin_files": "--plugin",
-    "transfer_trials": "--measurements",
-    "transfer_search_share": "--search",
-    "source_form": "--choose-by",
-}
-
-_UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def parse_shape(text: str) -> tuple[str, tuple[int, ...]]:
@@ -75,15 +49,6 @@ def parse_dim(text: str) -> tuple[str, int]:
     return name, int(size)
 
 
-def parse_bytes(text: str, option: str) -> int:
-    """Read ``8G``, ``512MiB`` or ``1000000`` (binary units). Raises ConfigError."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = float(match[1]) * _UNITS[match[2].upper()] if match else 0
-    if not 1 <= size <= _MAX_BYTES:
-        raise ConfigError("cannot be read", who=option, got=_quoted(text), expected="a size such as 8G or 512M")
-    return int(size)
-
-
 def _quoted(text: str) -> str:
     return repr(text if len(text) <= 80 else text[:77] + "...")
 
@@ -112,22 +77,6 @@ def refuse_without_effect(context: typer.Context, names: Sequence[str], why: str
 def _is_given(context: typer.Context, name: str) -> bool:
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
-
-
-def threads_or_default(n_threads: int | None) -> int:
-    """The thread count asked for, else all usable cores. Raises ConfigError for more than there are."""
-    from prune_engine.hardware.host import usable_cpus
-
-    n_cores = len(usable_cpus())
-    if n_threads is not None and n_threads > n_cores:
-        raise ConfigError(
-            "more threads than usable cores",
-            who="--threads",
-            got=n_threads,
-            expected=f"1 to {n_cores}",
-            remedy="Kernels that share a core cannot be timed.",
-        )
-    return n_threads or n_cores
 
 
 def ask_for_open_dimensions(
@@ -170,11 +119,3 @@ def _asked(label: str, name: str, parse: Callable[[str], tuple[str, T]], suggest
             return parse(f"{name}={answer.strip()}")[1]
         except ConfigError as error:
             typer.echo(f"{answer!r} will not do: expected {error.expected}", err=True)
-
-
-def option_names(message: str) -> str:
-    """An error message in which options are called as on the command line, not as in EngineConfig."""
-    for field, option in _OPTIONS.items():
-        # A field is named in front of a colon: as what an error is about, or in a list of them.
-        message = re.sub(rf"(?<![\w./-]){field}(?=: )", option, message)
-    return message.replace("engine configuration: invalid options: ", "")

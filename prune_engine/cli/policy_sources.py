@@ -74,9 +74,9 @@ class CurrentOptions:
 
 def current_policy(options: CurrentOptions) -> Policy:
     """What `tune` with these options would prune by. Raises ConfigError, ProfileError."""
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.schema import HardwareProfile
+    from prune_engine.option_values import threads_or_default
     from prune_engine.plugins import PluginHost
     from prune_engine.provenance.policy import policy_of
     from prune_engine.strategy_set import load_strategies

@@ -52,8 +52,8 @@ def show(
     as_json: _Json = False,
 ) -> None:
     """Print every number of a profile with unit and source; what nobody published is unknown."""
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.profile_tables import print_profile
+    from prune_engine.option_values import threads_or_default
 
     choice = registry_with_plugins().choose(name, n_threads=threads_or_default(threads))
     if as_json:
@@ -76,9 +76,9 @@ def diff(
     as_json: _Json = False,
 ) -> None:
     """Compare two profiles: each field that differs, both values, and B divided by A."""
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.profile_tables import print_differences
     from prune_engine.hardware.fields import differences
+    from prune_engine.option_values import threads_or_default
 
     registry, n_threads = registry_with_plugins(), threads_or_default(threads)
     first, second = (registry.resolve(name, n_threads=n_threads) for name in (a, b))
@@ -113,7 +113,6 @@ def probe(
     """
     from datetime import datetime, timezone
 
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.profile_tables import print_profile
     from prune_engine.hardware import Choice, host_profile
     from prune_engine.hardware.host import cpu_model
@@ -121,6 +120,7 @@ def probe(
     from prune_engine.hardware.registry import user_folder
     from prune_engine.hardware.writer import check_place, write_profile
     from prune_engine.metaschedule.probe_kernels import ProbeKernels
+    from prune_engine.option_values import threads_or_default
     from prune_engine.output_file import check_replaceable
 
     n_threads = threads_or_default(threads)

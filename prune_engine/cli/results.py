@@ -1,91 +1,24 @@
-"""The end of a tuning run, for people and for machines."""
+"""The end of a tuning run, for people."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
-from prune_engine.audits.rates import merged
-from prune_engine.cli.audit_lines import audit_lines, audit_records
-from prune_engine.cli.transfer_lines import task_record, transfer_lines, transfer_record
+from prune_engine.cli.audit_lines import audit_lines
+from prune_engine.cli.transfer_lines import transfer_lines
 from prune_engine.display.progress import task_table
+from prune_engine.explain.stop_reasons import stop_reason_text
 from prune_engine.lifecycle import TaskSummary
 
 if TYPE_CHECKING:
-    from prune_engine.metaschedule.tune import TuneOutcome, TuneRequest
+    from prune_engine.metaschedule.tune import TuneOutcome
 
 _PLAIN_WIDTH = 140
-_STOP_REASONS = {
-    "trials": "the trial budget is used up",
-    "seconds": "the time budget is used up",
-    "plateau": "no task improved any more",
-    "converged": "the verifier expects no gain of what is left, and measuring some of it gave none",
-    "transferred": "schedules from the library are as good as it promises",
-    "measurements": "each kernel has its measurements",
-    "no_seeds_left": "every schedule that the library offered was measured",
-    "ranked": "the schedules that rank first ship without being measured",
-    "exhausted": "no candidate is left to measure",
-    "interrupted": "it was interrupted",
-    "nothing_to_tune": "no kernel has anything to choose",
-    "default_failed": "no untuned kernel could be measured",
-}
-
-
-def as_record(request: TuneRequest, outcome: TuneOutcome) -> dict[str, Any]:
-    """The outcome as JSON values; times in seconds."""
-    return {
-        "model": str(request.model_path),
-        "model_digest": outcome.model.digest,
-        "run_id": outcome.run.run_id,
-        "n_threads": request.n_threads,
-        "seed": request.config.seed,
-        "stop_reason": outcome.run.stop_reason,
-        "n_new_measurements": outcome.run.n_new,
-        "elapsed_secs": outcome.run.elapsed_secs,
-        "phase_secs": dict(outcome.phase_secs),
-        "is_tuned": outcome.is_tuned,
-        "artifact": str(outcome.artifact_dir),
-        "database": str(outcome.database_dir),
-        "verifier_model": str(outcome.verifier_path) if outcome.verifier_path else None,
-        "store": outcome.store_url,
-        "comparison": outcome.comparison.as_json(),
-        "census": dict(outcome.run.census),
-        "audits": audit_records(merged([audit for task in outcome.run.tasks for audit in task.audits])),
-        "transfer": {
-            **transfer_record(outcome.run.tasks),
-            "sources": [asdict(source) for source in outcome.run.sources],
-            "network_changes": list(outcome.network_changes),
-        },
-        "not_applied": list(outcome.not_applied),
-        "left_out_of_database": list(outcome.left_out),
-        "failed_plugins": {record.name: record.summary for record in outcome.failed_plugins},
-        "notes": list(outcome.model.notes),
-        "tasks": [
-            {
-                "task_id": task.summary.task_id,
-                "name": task.summary.name,
-                "weight": task.summary.weight,
-                "space_size": task.summary.space_size,
-                "n_trials": task.summary.n_trials,
-                "n_valid": task.summary.n_valid,
-                "n_new": task.summary.n_new,
-                "default_secs": task.summary.default_secs,
-                "best_secs": task.summary.best_secs,
-                "best_candidate_id": task.summary.best_candidate_id,
-                "stop_reason": task.summary.stop_reason,
-                "failures": task.summary.failures,
-                "failure_examples": dict(task.failure_examples),
-                "audits": audit_records(task.audits),
-                "transfer": task_record(task.transfer),
-            }
-            for task in outcome.run.tasks
-        ],
-    }
 
 
 def print_result(outcome: TuneOutcome, page: Path | None = None) -> None:
@@ -146,11 +79,6 @@ def print_result(outcome: TuneOutcome, page: Path | None = None) -> None:
     )
     shown = page or f"prune-engine report {outcome.artifact_dir}"
     console.print(f"the whole run as a page to read: {shown}", soft_wrap=True)
-
-
-def stop_reason_text(reason: str) -> str:
-    """Why a run or a task ended, as what follows "because"."""
-    return _STOP_REASONS.get(reason, reason)
 
 
 def _model_table(outcome: TuneOutcome) -> Table:

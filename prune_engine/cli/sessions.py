@@ -43,7 +43,8 @@ def report_outcome(request: TuneRequest, outcome: TuneOutcome, as_json: bool, pa
 
     Raises OutputError, and where the page cannot be made what `make_report` raises, after all else is done.
     """
-    from prune_engine.cli.results import as_record, print_result
+    from prune_engine.api.records import as_record
+    from prune_engine.cli.results import print_result
     from prune_engine.errors import PruneEngineError
     from prune_engine.output_file import write_whole
     from prune_engine.result_folder import write_result

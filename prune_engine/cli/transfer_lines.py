@@ -1,14 +1,14 @@
-"""What the library of tuned kernels did for a run, for people and for machines."""
+"""What the library of tuned kernels did for a run, in lines for people."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
+from prune_engine.api.records import merged_policies, share_of_maximum
 from prune_engine.display.tables import counted
 from prune_engine.lifecycle import TaskResult
-from prune_engine.transfers.log import PolicyReport, TransferReport
+from prune_engine.transfers.log import PolicyReport
 
 #: Classes that are named one by one, and reasons of a policy.
 _N_NAMED = 4
@@ -38,82 +38,6 @@ def transfer_lines(tasks: Sequence[TaskResult]) -> list[str]:
     return lines
 
 
-def transfer_record(tasks: Sequence[TaskResult]) -> dict[str, Any]:
-    """The same as JSON values, for all tasks together."""
-    by_class: dict[str, Counter[str]] = defaultdict(Counter)
-    for task in tasks:
-        if task.transfer:
-            by_class[task.transfer.label].update({"n_kernels": 1, **dict(task.transfer.n_sources)})
-    return {
-        "hits": {label: dict(counts) for label, counts in by_class.items()},
-        "policies": [_policy_record(policy) for policy in merged_policies(tasks)],
-        "n_measurements_saved": sum(task.transfer.n_saved for task in tasks if task.transfer),
-        "share_of_maximum": share_of_maximum(tasks),
-    }
-
-
-def task_record(report: TransferReport | None) -> dict[str, Any] | None:
-    """One task's transfers as JSON values; times in seconds."""
-    if report is None:
-        return None
-    return {
-        "class": report.label,
-        "n_sources": dict(report.n_sources),
-        "policies": [_policy_record(policy) for policy in report.policies],
-        "best_secs": report.best_secs,
-        "source": report.source,
-        "policy": report.policy,
-        "goal_secs": report.goal_secs,
-        "n_measurements_saved": report.n_saved,
-        "is_winner": report.is_winner,
-    }
-
-
-def share_of_maximum(tasks: Sequence[TaskResult]) -> float | None:
-    """What was gained, as a share of the gain at the library's own efficiency; None where that is not known.
-
-    Both over all kernels of which it is known: (untuned / reached - 1) / (untuned / promised - 1), times by calls.
-    """
-    known = [
-        (task.summary.weight, task.summary.default_secs, task.summary.best_secs, task.transfer.goal_secs)
-        for task in tasks
-        if task.transfer and task.transfer.goal_secs and task.summary.default_secs and task.summary.best_secs
-    ]
-    untuned = sum(weight * default for weight, default, _, _ in known if default)
-    reached = sum(weight * best for weight, _, best, _ in known if best)
-    promised = sum(weight * goal for weight, _, _, goal in known if goal)
-    if not known or untuned <= promised:
-        return None
-    return (untuned / reached - 1) / (untuned / promised - 1)
-
-
-def merged_policies(tasks: Sequence[TaskResult]) -> list[PolicyReport]:
-    """What all tasks say of each policy, by its name."""
-    found: dict[str, list[PolicyReport]] = defaultdict(list)
-    for task in tasks:
-        for policy in task.transfer.policies if task.transfer else ():
-            found[policy.policy].append(policy)
-    return [
-        PolicyReport(
-            policy=name,
-            n_seeds=sum(one.n_seeds for one in reports),
-            n_known=sum(one.n_known for one in reports),
-            n_refused=sum(one.n_refused for one in reports),
-            n_failed=sum(one.n_failed for one in reports),
-            n_ran=sum(one.n_ran for one in reports),
-            misses=_summed([one.misses for one in reports]),
-        )
-        for name, reports in sorted(found.items())
-    ]
-
-
-def _summed(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    total: Counter[str] = Counter()
-    for one in counts:
-        total.update(one)
-    return dict(total)
-
-
 def _hits(hit: Sequence[TaskResult]) -> str:
     entries: Counter[str] = Counter()
     kernels: Counter[str] = Counter()
@@ -139,16 +63,3 @@ def _policy_line(policy: PolicyReport) -> str:
         first = max(policy.misses, key=lambda reason: policy.misses[reason])
         text += f", {policy.n_missed} could not be carried over ({first})"
     return text
-
-
-def _policy_record(policy: PolicyReport) -> dict[str, Any]:
-    return {
-        "policy": policy.policy,
-        "n_seeds": policy.n_seeds,
-        "n_known": policy.n_known,
-        "n_refused": policy.n_refused,
-        "n_failed": policy.n_failed,
-        "n_ran": policy.n_ran,
-        "invalid_share": policy.invalid_share,
-        "misses": dict(policy.misses),
-    }

@@ -63,12 +63,12 @@ def add(
     as_json: JsonOption = False,
 ) -> None:
     """Check a measured schedule on this machine, and whitelist it if it is legal, correct and fast."""
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.whitelist_tables import entry_record, evidence_line
     from prune_engine.errors import ConfigError, WhitelistError
     from prune_engine.metaschedule.targets import resolve_target
     from prune_engine.metaschedule.whitelist_check import examining
     from prune_engine.metaschedule.whitelist_kernels import entry_for
+    from prune_engine.option_values import threads_or_default
     from prune_engine.whitelist.events import added
     from prune_engine.whitelist.placing import Schedule
 

@@ -36,9 +36,9 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check all entries again on this machine: legality, numbers and speed. Exit code 1 if any fails."""
-    from prune_engine.cli.options import threads_or_default
     from prune_engine.cli.whitelist_tables import check_record, evidence_line
     from prune_engine.metaschedule.whitelist_check import examining
+    from prune_engine.option_values import threads_or_default
     from prune_engine.whitelist.events import checked
 
     n_threads = threads_or_default(threads)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from prune_engine.api.option_names import python_names
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError, PruneEngineError
 from prune_engine.hardware.fit import check_fits
@@ -17,6 +16,7 @@ from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
 from prune_engine.metaschedule.materialise import SCHEDULE_ERRORS, last_line
 from prune_engine.metaschedule.relax_tasks import task_of
 from prune_engine.metaschedule.study_device import StudyDevice, StudyRequest, chosen_device
+from prune_engine.option_names import python_names
 from prune_engine.plugin_host.blocked_names import check_blocked
 from prune_engine.plugins import PluginHost
 from prune_engine.task import TuningTask

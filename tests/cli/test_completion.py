@@ -96,7 +96,7 @@ def test_tasks_of_results(offered: Offered, monkeypatch: pytest.MonkeyPatch) -> 
         seen.append(out)
         return [Task()]
 
-    monkeypatch.setattr("prune_engine.cli.explain_tasks.known_tasks", known)
+    monkeypatch.setattr("prune_engine.explain.known_tasks.known_tasks", known)
     assert offered("explain", "fus") == ["fused_matmul"]
     assert offered("explain", "--out", "tuned/x", "fus") == ["fused_matmul"]
     assert seen == [None, Path("tuned/x")]

@@ -11,18 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from prune_engine.cli.app import make_app
-from prune_engine.cli.options import _OPTIONS, MAX_SIZE, option_names, parse_bytes, parse_dim, parse_shape
-from prune_engine.config import EngineConfig
+from prune_engine.cli.options import MAX_SIZE, parse_dim, parse_shape
 from prune_engine.errors import ConfigError
 
 
 def test_sizes_at_the_limit() -> None:
     assert parse_dim(f"n={MAX_SIZE}") == ("n", MAX_SIZE)
     assert parse_shape(f"x={MAX_SIZE}x1") == ("x", (MAX_SIZE, 1))
-    assert parse_bytes("1024T", "--memory") == 2**50
 
 
 @pytest.mark.parametrize("size", ["0", str(MAX_SIZE + 1), "9" * 30, "9" * 5000, "²"])
@@ -32,12 +28,6 @@ def test_sizes_out_of_range(size: str) -> None:
     with pytest.raises(ConfigError, match="--shape") as error:
         parse_shape(f"x=1x{size}")
     assert len(str(error.value)) < 300
-
-
-@pytest.mark.parametrize("size", ["0", "0.5", "9" * 30, "9" * 400 + "T", "-1"])
-def test_memory_out_of_range(size: str) -> None:
-    with pytest.raises(ConfigError, match="--memory"):
-        parse_bytes(size, "--memory")
 
 
 ASK = """
@@ -95,23 +85,6 @@ def test_a_bad_answer_is_asked_for_again(tiny_model: Path, tmp_path: Path) -> No
     shown = dialogue(tmp_path / "n.onnx", [(question, "foo"), (question, "3x4")])
     assert shown.count("will not do") == 1
     assert "{'x': (3, 4)}" in shown
-
-
-class TestNamesOnTheCommandLine:
-    def test_fields_are_options(self) -> None:
-        assert option_names("disabled_rules: unknown rule; got a.seed: b") == (
-            "--disable-rule: unknown rule; got a.seed: b"
-        )
-        wrong = "engine configuration: invalid options: seed: too big (got 9); n_trials: bad. Correct them."
-        assert option_names(wrong) == "--seed: too big (got 9); --trials: bad. Correct them."
-        assert option_names("plugins/seed.py: no such file") == "plugins/seed.py: no such file"
-
-    def test_every_option_of_a_field_is_one(self) -> None:
-        commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
-        verbs = commands["tune"], commands["transfer"]
-        known = {name for verb in verbs for parameter in verb.params for name in parameter.opts}
-        assert set(_OPTIONS.values()) <= known
-        assert set(_OPTIONS) <= set(EngineConfig.model_fields)
 
 
 @pytest.mark.parametrize("verb", ["tune", "spaces", "prune", "candidates", "plugins"])

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from prune_engine.audits.rates import AuditReport
-from prune_engine.cli.audit_lines import audit_record
 from prune_engine.cli.results import print_result
 from prune_engine.lifecycle import TaskSummary
 from prune_engine.plugins import PluginRecord, PluginStatus
@@ -88,21 +87,3 @@ def test_audits_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "audit of acme.draft: none of 60 measured drops was a winner, so at most 5.00 % are" in lines
     assert "audit of acme.cuts: none of 3 measured cuts was a winner, which is too few to say more" in lines
     assert not any("acme.unasked" in line for line in lines)
-
-
-def test_audits_for_machines() -> None:
-    wrong = audit_record(AuditReport(Stage.RULE, "acme.wrong", 900, 10, 2, "it drops the best"))
-    assert wrong["false_prune"]["value"] == 0.2
-    assert wrong["false_prune"]["low"] == pytest.approx(0.0567, abs=1e-4)
-    assert (wrong["at_most"], wrong["switched_off"]) == (None, "it drops the best")
-    unasked = audit_record(AuditReport(Stage.DRAFT, "acme.draft", 900, 0, 0))
-    assert unasked == {
-        "stage": "draft",
-        "strategy": "acme.draft",
-        "n_dropped": 900,
-        "n_measured": 0,
-        "n_winners": 0,
-        "false_prune": None,
-        "at_most": None,
-        "switched_off": None,
-    }

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from prune_engine.decisions.files import DECISIONS_FOLDER
 from prune_engine.decisions.records import read_tasks, runs_of
 from prune_engine.errors import ConfigError
+from prune_engine.explain.stop_reasons import stop_reason_text
 from prune_engine.result_folder import RESULT_NAME, tasks_told, told_by_result
 
 if TYPE_CHECKING:
@@ -166,8 +167,6 @@ def _untouched(folder: Path) -> list[KnownTask]:
 
 
 def _why_untouched(task: Mapping[str, Any]) -> str:
-    from prune_engine.cli.results import stop_reason_text
-
     reason, examples = str(task.get("stop_reason")), task.get("failure_examples")
     shown = next(iter(examples.values()), "") if isinstance(examples, dict) else ""
     if reason == "default_failed":

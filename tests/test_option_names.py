@@ -8,9 +8,10 @@ import pytest
 import typer.main
 
 import prune_engine as pe
-from prune_engine.api.option_names import as_python, python_names
 from prune_engine.cli.app import make_app
+from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
+from prune_engine.option_names import FIELD_OPTIONS, as_options, as_python, python_names
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,7 @@ from prune_engine.errors import ConfigError
         ("disabled_rules: unknown rule", "disabled_rules: unknown rule"),
         ("a model's --- and a--b", "a model's --- and a--b"),
         ("invalid: n_trials: too small", "invalid: trials: too small"),
+        ("draft_scorer: unknown; seed: too big", "draft: unknown; seed: too big"),
     ],
 )
 def test_options_become_arguments(told: str, expected: str) -> None:
@@ -71,3 +73,20 @@ def test_functions_take_what_the_commands_take(verb: str, function: object, abse
         here = arguments[name].default
         if here is not inspect.Parameter.empty and option.default is not None:
             assert (here == option.default) or (here == () and not option.default), name
+
+
+class TestNamesOnTheCommandLine:
+    def test_fields_are_options(self) -> None:
+        assert as_options("disabled_rules: unknown rule; got a.seed: b") == (
+            "--disable-rule: unknown rule; got a.seed: b"
+        )
+        wrong = "engine configuration: invalid options: seed: too big (got 9); n_trials: bad. Correct them."
+        assert as_options(wrong) == "--seed: too big (got 9); --trials: bad. Correct them."
+        assert as_options("plugins/seed.py: no such file") == "plugins/seed.py: no such file"
+
+    def test_every_option_of_a_field_is_one(self) -> None:
+        commands = typer.main.get_command(make_app()).commands  # type: ignore[attr-defined]
+        verbs = commands["tune"], commands["transfer"]
+        known = {name for verb in verbs for parameter in verb.params for name in parameter.opts}
+        assert set(FIELD_OPTIONS.values()) <= known
+        assert set(FIELD_OPTIONS) <= set(EngineConfig.model_fields)
