@@ -9,6 +9,8 @@ from prune_engine.artifact_files import output_error, publish, staging_folder
 from prune_engine.bounded_files import json_of, read_bounded
 from prune_engine.errors import ArtifactError
 
+#: Where results go, each in a folder of its own, if nobody says.
+RESULTS = Path("tuned")
 #: Every figure of the run, as ``--json`` prints them.
 RESULT_NAME = "result.json"
 #: The run as a page to read, where nobody names another place.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from prune_engine.api.requests import PathLike, path_text
 from prune_engine.errors import ConfigError, PruneEngineError
+from prune_engine.result_folder import RESULTS
 
 if TYPE_CHECKING:
     import onnx
@@ -35,8 +36,8 @@ def result_folder(model: Model, out: PathLike | None) -> Path:
     if out is not None:
         return Path(path_text("out", out))
     if isinstance(model, str | os.PathLike):
-        return Path("tuned") / result_name(os.fspath(model))
-    return Path("tuned") / _name(model)
+        return RESULTS / result_name(os.fspath(model))
+    return RESULTS / _name(model)
 
 
 def saved(model: Model, folder: Path) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, SupportsIndex, TypeVar
 
 from prune_engine.config import EngineConfig
 from prune_engine.errors import ConfigError
+from prune_engine.result_folder import RESULTS
 
 if TYPE_CHECKING:
     from prune_engine.metaschedule.study_device import StudyRequest
@@ -91,7 +92,7 @@ def model_request(
         at_least_one("threads", threads)
     return TuneRequest(
         model_path=Path(what),
-        out_dir=Path(path_text("out", out)) if out is not None else Path("tuned") / result_name(what),
+        out_dir=Path(path_text("out", out)) if out is not None else RESULTS / result_name(what),
         n_threads=threads_or_default(threads),
         config=config,
         target=target,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from prune_engine.display.streams import say, writing_to_stdout
-from prune_engine.result_folder import DATABASE_FOLDER, write_result
+from prune_engine.result_folder import DATABASE_FOLDER, RESULTS, write_result
 
 if TYPE_CHECKING:
     from prune_engine.config import EngineConfig
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from prune_engine.recorded.replay import Replay
     from prune_engine.store.base import Store
 
-#: Where results go if nobody says.
-_RESULTS = Path("tuned")
 #: Trials after which what was found is told, as far as there were as many.
 _MARKS = (4, 8, 16, 32, 64, 128, 256, 512)
 
@@ -58,7 +56,7 @@ def replay_database(
     from prune_engine.store.open import open_store
 
     is_written = out_dir is not None or decision_bytes > 0 or report is not None
-    folder = out_dir or _RESULTS / f"{_name_of(db)}-replay"
+    folder = out_dir or RESULTS / f"{_name_of(db)}-replay"
     page = report_file(report, folder)
     observer.on_status(f"reading {db.name}")
     chosen = ProfileRegistry().resolve(profile, n_threads=n_threads)

@@ -12,13 +12,11 @@ from prune_engine.decisions.files import DECISIONS_FOLDER
 from prune_engine.decisions.records import read_tasks, runs_of
 from prune_engine.errors import ConfigError
 from prune_engine.explain.stop_reasons import stop_reason_text
-from prune_engine.result_folder import RESULT_NAME, tasks_told, told_by_result
+from prune_engine.result_folder import RESULT_NAME, RESULTS, tasks_told, told_by_result
 
 if TYPE_CHECKING:
     from prune_engine.store.base import Store
 
-#: Where `tune` writes by default.
-_RESULTS = Path("tuned")
 _MIN_LETTERS = 4
 _MOST_NAMED = 8
 
@@ -51,7 +49,7 @@ def known_tasks(out: Path | None, store: Store | None, *, with_untouched: bool =
         is_result = (out / DECISIONS_FOLDER).is_dir() or (out / RESULT_NAME).is_file()
         folders = [out / DECISIONS_FOLDER if is_result else out]
     else:
-        folders = sorted(_RESULTS.glob(f"*/{DECISIONS_FOLDER}"))
+        folders = sorted(RESULTS.glob(f"*/{DECISIONS_FOLDER}"))
     found = [task for folder in folders for task in _tasks_of(folder)]
     untouched = [task for folder in folders for task in _untouched(folder)] if with_untouched else []
     if out is not None and not found and not untouched and store is None:
