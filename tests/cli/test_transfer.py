@@ -20,7 +20,7 @@ from prune_engine.testing import make_batch, make_entries
 
 Inside = Callable[..., "tuple[int, str, str]"]
 
-STORE = ("--store", "store.sqlite3", "--threads", "1")
+STORE = ("--store", "store.sqlite3", "--threads", "1", "--no-builtin-library")
 
 
 def record(inside: Inside, *arguments: object) -> dict[str, Any]:
