@@ -60,6 +60,14 @@ def check_replaceable(path: Path, head: bytes | None = None) -> None:
     )
 
 
+def is_store(path: Path) -> bool:
+    """Whether there is a file of a store. Raises OSError for one that cannot be read."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(len(_STORE_HEAD)) == _STORE_HEAD
+
+
 def write_whole(path: Path, text: str) -> None:
     """Write a file; whoever reads it meanwhile sees the old one or the new. Raises OutputError."""
     try:

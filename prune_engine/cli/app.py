@@ -18,6 +18,7 @@ from prune_engine.cli import (
     library,
     plugins,
     policy,
+    prior,
     profiles,
     prune,
     rank,
@@ -118,6 +119,7 @@ def make_app() -> typer.Typer:
     app.command("prune")(prune.prune)
     app.command("candidates")(candidates.candidates)
     app.command("rank")(rank.rank)
+    app.command("prior")(prior.prior)
     app.command("report")(report.report)
     app.command("verify")(verify.verify)
     app.command("explain")(explain.explain)

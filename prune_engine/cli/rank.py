@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from prune_engine.cli import study_options as options
+from prune_engine.cli.recorded_tables import is_table, profile_of_device
 from prune_engine.display.streams import say, writing_to_stdout
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def rank(
     from prune_engine.config import EngineConfig
     from prune_engine.errors import ConfigError
 
-    is_table = device is not None or _is_table(db)
-    if is_table:
+    of_table = device is not None or is_table(db)
+    if of_table:
         refuse_without_effect(context, ["threads"], "on a table of kernels, which ran on whole devices")
     if not samples:
         refuse_without_effect(context, ["sampling"], "without --samples")
@@ -116,7 +117,7 @@ def rank(
     )
     check_blocked(config.blocked_plugins, config.plugin_files)
     with redirect_stdout(sys.stderr):  # stdout is for the result alone, whatever plugins print
-        if is_table:
+        if of_table:
             rows = _table_rows(db, device, source, profile, config, samples, sampling.value)
         else:
             rows = _database_rows(db, source, profile, threads, config, samples, sampling.value)
@@ -144,10 +145,6 @@ def rank(
             typer.echo(json.dumps(record, indent=2))
         else:
             print_rankings(record)
-
-
-def _is_table(path: Path) -> bool:
-    return path.name.endswith((".tsv", ".tsv.gz"))
 
 
 def _database_rows(
@@ -209,11 +206,11 @@ def _table_rows(
                 "a table has several devices", who=str(path), expected=f"--device {' or '.join(table.devices)}"
             )
         target = table.recorded(device)
-        on_device = _device_profile(table.device(device), profile)
+        on_device = profile_of_device(table.device(device), profile)
         if source is None:
             rows.append(_row(target, on_device, config, n_samples, sampling, table.device(device)))
             continue
-        known, known_profile = table.recorded(source), _device_profile(table.device(source), None)
+        known, known_profile = table.recorded(source), profile_of_device(table.device(source), None)
         with tempfile.TemporaryDirectory() as folder:
             model = Path(folder) / "prior"
             train_prior(known, config, known_profile, model)
@@ -227,23 +224,6 @@ def _table_rows(
                     error.problem, who=f"--source {source}", got=error.got, expected=error.expected
                 ) from error
     return rows
-
-
-def _device_profile(device: str, wanted: str | None) -> HardwareProfile:
-    """The profile asked for, else that of the device, else one that knows nothing."""
-    from prune_engine.errors import ProfileError
-    from prune_engine.hardware.registry import ProfileRegistry
-    from prune_engine.hardware.unknown import unknown_gpu
-    from prune_engine.recorded.kernel_tables import plain_device_name
-
-    registry = ProfileRegistry()
-    if wanted is not None:
-        return registry.resolve(wanted)
-    try:
-        return registry.resolve(plain_device_name(device))
-    except ProfileError:
-        say(f"warning: no profile describes {device}: its numbers count as unknown")
-        return unknown_gpu(device)
 
 
 def _row(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
+from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.errors import ConfigError, PluginContractError
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.loop.teaching import Lesson, Teacher
@@ -66,6 +68,17 @@ class Judge:
     def teach(self, lessons: Sequence[Lesson]) -> None:
         """Teach what one round measured."""
         self._teacher.teach(lessons)
+
+    def save(self, path: Path) -> None:
+        """Write what the verifier learnt. Raises OSError, PluginContractError if it fails."""
+        verifier = self._strategies.verifier
+        assert verifier is not None, "asked before"
+        try:
+            verifier.save(path)
+        except OSError:  # the disk's fault, not the plugin's
+            raise
+        except STRATEGY_FAILURES as error:  # the plugin boundary: blamed, not swallowed
+            _blame(verifier, error)
 
     def scores(self, batches: Sequence[CandidateBatch]) -> Float64Array:
         """Scores of all batches one after the other, float64.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -154,14 +154,19 @@ def random_lessons(recorded: RecordedSpace, n: int, seed: int) -> list[Lesson]:
     for number, batch in enumerate(recorded.batches):
         rows = np.sort(drawn[owners[drawn] == number] - starts[number])
         if len(rows):
-            lessons.append(_lesson(batch.take(rows), recorded.run_secs[number][rows]))
+            marks = recorded.is_censored[number][rows] if recorded.is_censored else np.zeros(len(rows), np.bool_)
+            lessons.append(_lesson(batch.take(rows), recorded.run_secs[number][rows], marks))
     return lessons
 
 
-def _lesson(batch: CandidateBatch, run_secs: Float64Array) -> Lesson:
-    """A batch with measurements of these run times, float64 (n,), NaN for failures."""
+def _lesson(batch: CandidateBatch, run_secs: Float64Array, is_censored: BoolArray) -> Lesson:
+    """A batch with measurements of these run times, float64 (n,), NaN for failures; bool (n,): stopped early."""
     ids = [batch.candidate(row).candidate_id for row in range(len(batch))]
-    return batch, tuple(looked_up(one, secs) for one, secs in zip(ids, run_secs.tolist(), strict=True))
+    found = (looked_up(one, secs) for one, secs in zip(ids, run_secs.tolist(), strict=True))
+    return batch, tuple(
+        replace(one, is_censored=True) if mark else one
+        for one, mark in zip(found, is_censored.tolist(), strict=True)
+    )
 
 
 def rank_correlation(scores: Float64Array, run_secs: Float64Array) -> float | None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.space import DesignSpace
 from prune_engine.task import TuningTask
-from prune_engine.verdicts import Float64Array
+from prune_engine.verdicts import BoolArray, Float64Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,7 +21,8 @@ class RecordedSpace:
     ``run_secs[s]``, float64 (n,), belongs to ``batches[s]``: the median of a candidate's repeats, and of its
     records where it has several; NaN where all of them failed. ``unmatched`` counts, by reason, the records
     that stand for no candidate of the space. ``default_secs`` is the run time of the untuned kernel, None where it
-    was not recorded or failed.
+    was not recorded or failed. ``is_censored[s]``, bool (n,), marks what was stopped early as clearly slow; without
+    any nothing was.
     """
 
     name: str
@@ -31,6 +32,7 @@ class RecordedSpace:
     run_secs: tuple[Float64Array, ...]
     unmatched: Mapping[str, int] = field(default_factory=dict)
     default_secs: float | None = None
+    is_censored: tuple[BoolArray, ...] = ()
 
     @property
     def n_unmatched(self) -> int:
@@ -42,6 +44,15 @@ class RecordedSpace:
         """What to tell of records that are no candidates of the space; None if all are."""
         parts = "; ".join(f"{n} times {reason}" for reason, n in self.unmatched.items())
         return f"{self.n_unmatched} records are no candidates of its space: {parts}" if parts else None
+
+    def only(self, keep: Sequence[BoolArray]) -> RecordedSpace:
+        """Some of the candidates: those of sketch ``s`` where ``keep[s]``, bool (n,), is True."""
+        return replace(
+            self,
+            batches=tuple(batch.take(rows) for batch, rows in zip(self.batches, keep, strict=True)),
+            run_secs=tuple(secs[rows] for secs, rows in zip(self.run_secs, keep, strict=True)),
+            is_censored=tuple(marks[rows] for marks, rows in zip(self.is_censored, keep, strict=False)),
+        )
 
     @property
     def n_candidates(self) -> int:

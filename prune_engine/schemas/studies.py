@@ -1,4 +1,4 @@
-"""What `spaces`, `prune`, `candidates`, `rank` and `explain` print with --json."""
+"""What `spaces`, `prune`, `candidates`, `rank`, `prior` and `explain` print with --json."""
 
 from __future__ import annotations
 
@@ -205,6 +205,35 @@ class Ranked(TypedDict):
     seed: int
     source: str | None
     workloads: list[RankedWorkload]
+
+
+class LearntWorkload(TypedDict):
+    """A recorded workload: ``n_rows`` of its candidates were learnt, none where ``left_out`` says why."""
+
+    name: str
+    source: str
+    n_candidates: int
+    n_failed: int
+    n_unmatched: int
+    n_rows: int
+    left_out: str | None
+
+
+class LearntPrior(TypedDict):
+    """A prior that was written. ``remarks`` tell, in sentences, what of the sources could not be used."""
+
+    file: str
+    n_bytes: int
+    verifier: str
+    profile: str
+    n_threads: int | None
+    seed: int
+    max_rows: int
+    n_workloads: int
+    n_rows: int
+    workloads: list[LearntWorkload]
+    remarks: list[str]
+    failed_plugins: dict[str, str]
 
 
 class Told(TypedDict):

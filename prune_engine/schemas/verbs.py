@@ -26,6 +26,7 @@ PRINTED: Mapping[str, Any] = {
     "prune": studies.Pruned,
     "candidates": studies.Candidates,
     "rank": studies.Ranked,
+    "prior": studies.LearntPrior,
     "explain": studies.Told | studies.WhyNot,
     "plugins": list[profiles.Plugin],
     "plugins new": profiles.NewPlugin,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from prune_engine.candidates import CandidateBatch
+from prune_engine.candidates import Candidate, CandidateBatch
 from prune_engine.recorded.spaces import RecordedSpace
 from prune_engine.space import DesignSpace
 from prune_engine.task import TuningTask
@@ -30,6 +30,7 @@ class Schedules:
     candidate_ids: tuple[str, ...]
     traces: tuple[str, ...]
     secs: tuple[float, ...]
+    candidates: tuple[Candidate, ...] = ()
 
 
 @cache
@@ -52,7 +53,8 @@ def schedules(workload: str = "gemm:32x16x16", n_per_sketch: int = 8) -> Schedul
             if isinstance(one, Materialised):
                 made.setdefault(one.candidate.candidate_id, one)
     secs = [1e-3 * (1 + 0.37 * i % 1) + 1e-6 * i for i in range(len(made))]
-    return Schedules(task, space, tuple(made), tuple(one.trace_json for one in made.values()), tuple(secs))
+    traces, candidates = zip(*((one.trace_json, one.candidate) for one in made.values()), strict=True)
+    return Schedules(task, space, tuple(made), traces, tuple(secs), candidates)
 
 
 def write_database(
