@@ -61,13 +61,17 @@ class Evaluation:
         self._deadline = time.monotonic() + options.budget_seconds if options.budget_seconds else None
         self._folder: Path = options.state.with_suffix("")
         self._models: tuple[str, ...] = tuple(options.models)
-        self._targets: tuple[str, ...] = (*self._models, *options.kernels)
+        wanted = options.models if options.move_to is None else options.move_to
+        self._moved_models = tuple(name for name in self._models if name in wanted)
+        self._targets: tuple[str, ...] = (*self._moved_models, *options.kernels)
 
     def tune(self) -> None:
         """Full tuning of all subjects and of the kernels that only are sources."""
         from transfer_tuning import tune
 
-        names = dict.fromkeys((*self._targets, *(s for name in self._targets for s in self._sources(name))))
+        names = dict.fromkeys(
+            (*self._models, *self._targets, *(s for name in self._targets for s in self._sources(name)))
+        )
         names |= dict.fromkeys(name for pair in self._siblings() for name in pair)
         for name in names:
             seconds = self._seconds(name)
@@ -80,14 +84,16 @@ class Evaluation:
         """Every subject with the library of all others, and models of two lengths with the other's."""
         for name in self._targets:
             sources = self._sources(name)
-            libraries: dict[str, Sequence[str]] = {ALL: sources, SEEDS_ONLY: sources, SEARCH_ONLY: ()}
+            libraries: dict[str, Sequence[str]] = {ALL: sources}
+            if self._options.halves:
+                libraries |= {SEEDS_ONLY: sources, SEARCH_ONLY: ()}
             self._move(name, libraries, LIMITS, has_finals=True)
         for name, other in self._siblings():
             self._move(name, {other: (other,)}, LIMITS, has_finals=True)
 
     def sources(self) -> None:
         """Every model with the library of each other one."""
-        for name in self._models:
+        for name in self._moved_models:
             libraries = {source: (source,) for source in self._sources(name)}
             self._move(name, libraries, (SOURCE_LIMIT,), has_finals=False)
 
@@ -95,7 +101,7 @@ class Evaluation:
         """Every model tuned again, with the library of all others."""
         from transfer_tuning import tune_seeded
 
-        for name in self._models:
+        for name in self._moved_models:
             done, seconds = self._state.seeded.get(name), self._seconds(name)
             if done is not None and done.seconds >= seconds:
                 continue
@@ -127,7 +133,7 @@ class Evaluation:
 
         for tuned, moved in self._finished():
             name = moved.subject
-            if name in self._models and moved.library == ALL and name not in self._state.whole:
+            if name in self._moved_models and moved.library == ALL and name not in self._state.whole:
                 traces = contenders(tuned, moved, self._state.seeded.get(name))
                 run = partial(
                     time_whole, SUBJECTS[name], traces, self._options.threads, self._options.whole_seconds
@@ -138,7 +144,7 @@ class Evaluation:
         """The command, which decides inside the whole model what its big kernels run."""
         from transfer_tuning import transfer
 
-        for name in self._models:
+        for name in self._moved_models:
             for measurements in COMMAND_LIMITS:
                 if (name, ALL, measurements) in self._state.command or name not in self._state.tuned:
                     continue
@@ -194,7 +200,7 @@ class Evaluation:
         return sources_of(name, self._models)
 
     def _siblings(self) -> list[tuple[str, str]]:
-        return [pair for pair in SIBLINGS if pair[0] in self._models or pair[1] in self._models]
+        return [pair for pair in SIBLINGS if pair[0] in self._moved_models or pair[1] in self._moved_models]
 
     def _store(self, name: str) -> Path:
         return self._folder / f"{name}.sqlite3"
@@ -255,6 +261,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     models = [name for name in SUBJECTS if name not in (*AWKWARD_NAMES, *DONOR_NAMES)]
     parser.add_argument("--models", nargs="*", choices=models, default=list(MODEL_NAMES))
+    parser.add_argument(
+        "--move-to", nargs="*", choices=models, help="of the models those that are moved to; the others are sources"
+    )
+    parser.add_argument(
+        "--halves",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="also transferred schedules only, and none: three times as long",
+    )
     parser.add_argument("--kernels", nargs="*", choices=AWKWARD_NAMES, default=list(AWKWARD_NAMES))
     parser.add_argument("--model-seconds", type=float, default=300.0, help="of the full tuning of a model")
     parser.add_argument("--kernel-seconds", type=float, default=60.0, help="of the full tuning of a single kernel")

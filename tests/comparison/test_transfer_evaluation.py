@@ -69,7 +69,13 @@ def kit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
 
     def evaluation(**other: Any) -> Any:
         fields = {"state": state_file, "models": MODELS, "kernels": KERNELS, "threads": 1, "seed": 0}
-        fields |= {"model_seconds": 300.0, "kernel_seconds": 60.0, "budget_seconds": None}
+        fields |= {
+            "model_seconds": 300.0,
+            "kernel_seconds": 60.0,
+            "budget_seconds": None,
+            "move_to": None,
+            "halves": True,
+        }
         return transfer.Evaluation(argparse.Namespace(**fields | other), transfer_records.State(state_file))
 
     return SimpleNamespace(
@@ -114,6 +120,12 @@ def test_a_model_is_left_out_with_its_family(kit: SimpleNamespace) -> None:
         ("MiniLM-L3", "MiniLM-L3-64", ["MiniLM-L3-64"]),
         ("MiniLM-L3-64", "MiniLM-L3", ["MiniLM-L3"]),
     ]
+
+
+def test_some_models_are_sources_only(kit: SimpleNamespace) -> None:
+    kit.evaluation(kernels=[]).tune()
+    kit.evaluation(kernels=[], move_to=["squeezenet"], halves=False).move()
+    assert kit.bench.moved == [("squeezenet", "all", ["MiniLM-L3", "MiniLM-L3-64"])]
 
 
 def test_half_a_library_is_no_library(kit: SimpleNamespace) -> None:
