@@ -35,7 +35,17 @@ _BASH = re.compile(r"^```bash\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 #: Verbs that build or measure kernels, or read a whole recorded space.
-_LONG = ("tune", "transfer", "rank", "verify", "run", "profiles probe", "whitelist add", "whitelist verify")
+_LONG = (
+    "tune",
+    "transfer",
+    "rank",
+    "prior",
+    "verify",
+    "run",
+    "profiles probe",
+    "whitelist add",
+    "whitelist verify",
+)
 #: What stands for a command in a quick run: tests/contracts hold the rules to their contract, so another plugin,
 #: found by its name as they are, shows that the command works.
 _STANDS_FOR = {"plugins check rules": "plugins check select"}

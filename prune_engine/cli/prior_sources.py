@@ -13,6 +13,7 @@ from prune_engine.cli.recorded_tables import is_table, profile_of_device
 from prune_engine.errors import ConfigError, ProfileError
 
 if TYPE_CHECKING:
+    from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.schema import HardwareProfile
     from prune_engine.metaschedule.stored_spaces import Programs, StoredDevice
     from prune_engine.recorded.spaces import RecordedSpace, Recording
@@ -93,8 +94,9 @@ def read_sources(sources: Sequence[tuple[str, Kind]], asked: Asked) -> Sources:
             who=", ".join(of_nobody),
             expected="--profile with that device's name or file, or auto for this machine",
         )
+    registry = ProfileRegistry()
     if asked.profile is not None:  # before anything that takes seconds
-        ProfileRegistry().resolve(asked.profile, n_threads=asked.n_threads)
+        registry.resolve(asked.profile, n_threads=asked.n_threads)
     progress, parts = LateProgress(), []
     for number, (source, kind) in enumerate(sources):
         progress.tell(f"read {number} of {len(sources)} recordings")
@@ -103,7 +105,7 @@ def read_sources(sources: Sequence[tuple[str, Kind]], asked: Asked) -> Sources:
         else:
             parts.append(_of_table(source, asked) if kind is Kind.TABLE else _of_database(source, asked))
     n_threads = _threads(parts)
-    profile = _profile(parts, asked, n_threads)
+    profile = _profile(parts, asked.profile, n_threads, registry)
     fitting, misfits = _fitting(parts, profile)
     return Sources(
         tuple(space for _, space in fitting),
@@ -220,13 +222,14 @@ def _joined(numbers: Sequence[int]) -> str:
     return " and ".join(map(str, numbers))
 
 
-def _profile(parts: Sequence[Part], asked: Asked, n_threads: int | None) -> HardwareProfile:
+def _profile(
+    parts: Sequence[Part], wanted: str | None, n_threads: int | None, registry: ProfileRegistry
+) -> HardwareProfile:
     """The profile of the device that all was measured on. Raises ConfigError, ProfileError."""
-    from prune_engine.hardware.registry import ProfileRegistry
     from prune_engine.hardware.slice import with_threads
 
-    if asked.profile is not None:
-        profile = ProfileRegistry().resolve(asked.profile, n_threads=n_threads)
+    if wanted is not None:
+        profile = registry.resolve(wanted, n_threads=n_threads)
         return with_threads(profile, n_threads) if n_threads else profile
     told = [(part.source, part.profile) for part in parts if part.profile is not None]
     if len({profile.name for _, profile in told}) > 1:

@@ -78,18 +78,24 @@ class Transferring:
             self._library = OnlyModel(self._library, wanted)
             return f"transferring from {wanted}"
         secs: dict[str, float] = defaultdict(float)
+        anchors: dict[str, str] = {}
         for state in states:
-            if state.task.kernel_class and state.default_secs:
-                secs[state.task.kernel_class.strict] += state.task.weight * state.default_secs
-        self.sources = tuple(
-            rank_sources(secs, kernels_by_model(self._library, list(secs)), self._config.source_form)
-        )
+            if (kind := state.task.kernel_class) and state.default_secs:
+                secs[kind.strict] += state.task.weight * state.default_secs
+                anchors[kind.strict] = kind.anchor
+        self.sources = tuple(rank_sources(secs, kernels_by_model(self._library, anchors), self._config.source_form))
         if not self.sources:
             return "no model of the library has kernels like these"
         best = self.sources[0]
         self._library = OnlyModel(self._library, best.model)
+        by_anchor = (
+            f", and the main statement of those that take another {best.covered_by_anchor:.0%}"
+            if best.covered_by_anchor
+            else ""
+        )
         return (
-            f"transferring from {best.model}, which has kernels like those that take {best.covered:.0%} of the time"
+            f"transferring from {best.model}, which has kernels like those that take {best.covered:.0%} of the "
+            f"time{by_anchor}"
         )
 
     def batch(self, state: TaskState, k: int) -> PruneResult | None:

@@ -2,13 +2,14 @@
 
 After Gibson and Cano, "Transfer-Tuning" (PACT 2022), which transfers from one source model: the published choice
 is, as far as it is known, the model with the greatest sum over kernel classes of P^2 sqrt(W). P is the share of the
-untuned time that the wanted model spends in the class, W counts the source's kernels of the class.
+untuned time that the wanted model spends in the class, W counts the source's kernels of the class. A class of
+which a source has the main statement alone (with something else fused to it) counts half: see ``ANCHOR_WEIGHT``.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -25,22 +26,40 @@ FORMS: Mapping[str, Callable[[float, int], float]] = {
     "covered": lambda p, w: p if w else 0.0,
     "count": lambda p, w: float(w) if p else 0.0,
 }
+#: What a class adds of which a source has the main statement alone, as a share of what as many kernels of the class
+#: would. Such schedules are transplanted: tiles carry over, what is fused is decided anew, they are tried behind
+#: those of the class, and none tells what speed to stop at. One half, with W under a root: a kernel of the class
+#: weighs as much as four of its main statement.
+ANCHOR_WEIGHT = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKernels:
+    """How many kernels a model has of a class, and how many others with the same main statement (anchor)."""
+
+    of_class: int = 0
+    of_anchor: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class SourceScore:
-    """How good a source a model is. ``covered`` is the share of the time in classes that it has, in [0, 1]."""
+    """How good a source a model is.
+
+    ``covered`` is the share of the time in classes that it has, ``covered_by_anchor`` that in classes of which it
+    has the main statement alone; together they are at most 1. ``n_kernels`` are its kernels that count.
+    """
 
     model: str
     score: float
     covered: float
     n_kernels: int
+    covered_by_anchor: float = 0.0
 
 
 def rank_sources(
-    secs: Mapping[str, float], kernels: Mapping[str, Mapping[str, int]], form: str = "squared"
+    secs: Mapping[str, float], kernels: Mapping[str, Mapping[str, KnownKernels]], form: str = "squared"
 ) -> list[SourceScore]:
-    """The models of a library, the best source first; those without any of the classes are left out.
+    """The models of a library, the best source first; those without any of the classes or anchors are left out.
 
     ``secs`` is the untuned time of a call of the wanted model by class, ``kernels`` counts each model's kernels by
     class. Raises ConfigError for an unknown form.
@@ -51,21 +70,38 @@ def rank_sources(
     shares = {name: spent / total for name, spent in secs.items()} if total else {}
     found = []
     for model, counts in kernels.items():
-        known = {name: p for name, p in shares.items() if counts.get(name)}
-        if known:
-            score = sum(FORMS[form](p, counts[name]) for name, p in known.items())
-            n_kernels = sum(counts[name] for name in known)
-            found.append(SourceScore(model, score, min(1.0, sum(known.values())), n_kernels))
+        of_class = {name: counts[name].of_class for name in shares if name in counts and counts[name].of_class}
+        of_anchor = {name: counts[name].of_anchor for name in shares if name in counts and name not in of_class}
+        of_anchor = {name: n for name, n in of_anchor.items() if n}
+        if of_class or of_anchor:
+            score = _sum(form, shares, of_class) + ANCHOR_WEIGHT * _sum(form, shares, of_anchor)
+            covered = min(1.0, sum(shares[name] for name in of_class))
+            by_anchor = min(1.0 - covered, sum(shares[name] for name in of_anchor))
+            n_kernels = sum(of_class.values()) + sum(of_anchor.values())
+            found.append(SourceScore(model, score, covered, n_kernels, by_anchor))
     return sorted(found, key=lambda one: (-one.score, one.n_kernels, one.model))
 
 
-def kernels_by_model(library: Library, classes: Sequence[str]) -> dict[str, Counter[str]]:
-    """How many kernels of some (strict) classes each model of a library has, by class."""
-    kernels: dict[str, dict[str, set[object]]] = defaultdict(lambda: defaultdict(set))
-    for name in dict.fromkeys(classes):
-        for entry in library.find(LibraryQuery(strict=name)):
-            kernels[entry.model][name].add(entry.kernel_class.axes)
-    return {model: Counter({name: len(axes) for name, axes in by.items()}) for model, by in kernels.items()}
+def _sum(form: str, shares: Mapping[str, float], counts: Mapping[str, int]) -> float:
+    return sum(FORMS[form](shares[name], n) for name, n in counts.items())
+
+
+def kernels_by_model(library: Library, anchors: Mapping[str, str]) -> dict[str, dict[str, KnownKernels]]:
+    """How many kernels of some classes each model of a library has, by (strict) class.
+
+    ``anchors`` has the anchor class of each of them.
+    """
+    kernels: dict[str, dict[str, KnownKernels]] = defaultdict(dict)
+    for strict, anchor in anchors.items():
+        of_class, of_anchor = defaultdict[str, set[object]](set), defaultdict[str, set[object]](set)
+        for entry in library.find(LibraryQuery(strict=strict)):
+            of_class[entry.model].add(entry.kernel_class.axes)
+        for entry in library.find(LibraryQuery(anchor=anchor)):
+            if entry.kernel_class.strict != strict:
+                of_anchor[entry.model].add((entry.kernel_class.strict, entry.kernel_class.axes))
+        for model in {**of_class, **of_anchor}:
+            kernels[model][strict] = KnownKernels(len(of_class[model]), len(of_anchor[model]))
+    return dict(kernels)
 
 
 class OnlyModel:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,16 +24,21 @@ TABLE = "workload\tconfig\tA100\tNoName\n" + "".join(
 )
 
 
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What there is to learn from: a database, one in a result folder, a table."""
+    folder, some = tmp_path_factory.mktemp("sources"), schedules()
+    write_database(folder / "gemm", (some, [[secs] for secs in some.secs]))
+    dead = schedules("softmax:8x16", 3), [[1e10]] * 3
+    write_database(folder / "tuned" / "two" / "database", dead, (some, [[1]] * 4))
+    (folder / "conv.tsv").write_text(TABLE)
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """What there is to learn from: a database, one in a result folder, a table, a store."""
-    some = schedules()
-    write_database(tmp_path / "gemm", (some, [[secs] for secs in some.secs]))
-    write_database(
-        tmp_path / "tuned" / "two" / "database", (schedules("softmax:8x16", 3), [[1e10]] * 9), (some, [[1]] * 4)
-    )
-    (tmp_path / "conv.tsv").write_text(TABLE)
-    return tmp_path
+def folder(sources: Path, tmp_path: Path) -> Path:
+    """A copy of all that."""
+    return Path(shutil.copytree(sources, tmp_path, dirs_exist_ok=True))
 
 
 def make_store(path: Path, *devices: tuple[str, int]) -> None:
@@ -92,18 +98,15 @@ def test_several_sources_and_what_is_left_out(inside: Inside, folder: Path) -> N
     assert last.endswith("; try: prune-engine tune model.onnx --prior both.model")
 
 
-def test_threads_are_those_of_the_targets_or_those_said(inside: Inside, folder: Path) -> None:
-    assert record_of(inside, "gemm", *PROFILE, "--threads", 4, "--out", "a.model")["n_threads"] == 4
-    record = record_of(inside, "gemm", *PROFILE, "--rows", 16, "--seed", 2, "--out", "a.model")
-    assert (record["n_threads"], record["n_rows"], record["seed"]) == (2, 16, 2)
-
-
-def test_what_cannot_be_read_is_told(inside: Inside, folder: Path) -> None:
+def test_what_is_asked_for_and_what_cannot_be_read(inside: Inside, folder: Path) -> None:
     with (folder / "gemm" / RECORDS_FILE).open("a") as file:
         file.write("[0,")
-    code, out, err = inside("prior", "gemm", *PROFILE, "--out", "a.model", "--json")
-    assert code == 0
-    (remark,) = json.loads(out)["remarks"]
+    arguments = ("gemm", *PROFILE, "--threads", 4, "--rows", 16, "--seed", 2, "--out", "a.model", "--json")
+    code, out, err = inside("prior", *arguments)
+    assert code == 0, err
+    record = json.loads(out)
+    assert (record["n_threads"], record["n_rows"], record["max_rows"], record["seed"]) == (4, 16, 16, 2)
+    (remark,) = record["remarks"]
     assert remark in err
     assert "is no JSON" in remark
 

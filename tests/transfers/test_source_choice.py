@@ -13,15 +13,23 @@ from prune_engine.errors import ConfigError
 from prune_engine.library import LibraryQuery
 from prune_engine.store.base import Store
 from prune_engine.testing import make_batch, make_entries, make_space, make_task
-from prune_engine.transfers.source_choice import FORMS, OnlyModel, kernels_by_model, rank_sources
+from prune_engine.transfers.source_choice import (
+    ANCHOR_WEIGHT,
+    FORMS,
+    KnownKernels,
+    OnlyModel,
+    kernels_by_model,
+    rank_sources,
+)
 
 SECS = {"conv": 8.0, "dense": 1.0, "pool": 1.0}
-KERNELS = {
+COUNTS = {
     "few convolutions": {"conv": 1},
     "many of all": {"conv": 1, "dense": 9, "pool": 9},
     "dense alone": {"dense": 400},
     "stranger": {"attention": 50},
 }
+KERNELS = {model: {name: KnownKernels(n) for name, n in counts.items()} for model, counts in COUNTS.items()}
 
 
 def order(form: str) -> list[str]:
@@ -44,10 +52,30 @@ def test_forms_differ() -> None:
 
 
 def test_of_equals_the_smaller_library_comes_first() -> None:
-    assert [s.model for s in rank_sources({"conv": 1.0}, {"b": {"conv": 3}, "a": {"conv": 1}}, "covered")] == [
-        "a",
-        "b",
-    ]
+    two = {"b": {"conv": KnownKernels(3)}, "a": {"conv": KnownKernels(1)}}
+    assert [s.model for s in rank_sources({"conv": 1.0}, two, "covered")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_an_anchor_counts_less_than_the_class_and_more_than_nothing(form: str) -> None:
+    kernels = {
+        "stranger": {"attention": KnownKernels(9, 9)},
+        "anchor": {"conv": KnownKernels(0, 2)},
+        "class": {"conv": KnownKernels(2)},
+        "both": {"conv": KnownKernels(2, 7), "dense": KnownKernels(0, 2)},
+    }
+    both, of_class, of_anchor = rank_sources(SECS, kernels, form)
+    assert [one.model for one in (both, of_class, of_anchor)] == ["both", "class", "anchor"]
+    assert of_anchor.score == pytest.approx(ANCHOR_WEIGHT * of_class.score)
+    assert both.score == pytest.approx(of_class.score + ANCHOR_WEIGHT * FORMS[form](0.1, 2))
+    told = [(one.covered, one.covered_by_anchor, one.n_kernels) for one in (both, of_class, of_anchor)]
+    assert told == [pytest.approx(row) for row in ((0.8, 0.1, 4), (0.8, 0, 2), (0, 0.8, 2))]
+
+
+def test_a_kernel_of_the_class_weighs_as_much_as_four_of_the_anchor() -> None:
+    kernels = {"class": {"conv": KnownKernels(1)}, "anchor": {"conv": KnownKernels(0, 4)}}
+    one, other = rank_sources(SECS, kernels)
+    assert one.score == pytest.approx(other.score)
 
 
 @pytest.mark.parametrize("secs", [{}, {"conv": 0.0}, {"norm": 3.0}])
@@ -75,8 +103,15 @@ def library(store: Store) -> Store:
 def test_kernels_are_counted_and_not_schedules(library: Store) -> None:
     task = make_task()
     assert task.kernel_class
-    strict = task.kernel_class.strict
-    assert kernels_by_model(library, [strict, strict, "other"]) == {"a": {strict: 2}, "b": {strict: 1}}
+    strict, anchor = task.kernel_class.strict, task.kernel_class.anchor
+    assert kernels_by_model(library, {strict: anchor, "other": "none"}) == {
+        "a": {strict: KnownKernels(2)},
+        "b": {strict: KnownKernels(1)},
+    }
+    assert kernels_by_model(library, {"fused": anchor}) == {
+        "a": {"fused": KnownKernels(0, 2)},
+        "b": {"fused": KnownKernels(0, 1)},
+    }
 
 
 def test_library_of_one_model(library: Store) -> None:
@@ -99,9 +134,23 @@ class Listening(PlannedSeeds):
 def test_transfers_see_the_source_alone(run_engine: RunEngine, library: Store, source: str, seen: set[str]) -> None:
     transfer = Listening()
     plugins = {"acme": StrategyPlugin(transfer)}
-    run = run_engine([make_task("wanted")], plugins=plugins, n_trials=2, transfer_source=source, harvest=False)
+    options = {"n_trials": 2, "transfer_source": source, "harvest": False, "builtin_library": False}
+    run = run_engine([make_task("wanted")], plugins=plugins, **options)
     assert transfer.seen == seen
     assert [one.model for one in run.result.sources] == (["a", "b"] if source == "best" else [])
+
+
+def test_a_model_that_shares_only_anchors_is_chosen(run_engine: RunEngine, library: Store) -> None:
+    task = make_task("wanted")
+    assert task.kernel_class
+    fused = replace(task, kernel_class=replace(task.kernel_class, strict="matmul and something else"))
+    transfer = Listening()
+    plugins = {"acme": StrategyPlugin(transfer)}
+    run = run_engine([fused], plugins=plugins, n_trials=2, transfer_source="best", harvest=False)
+    assert transfer.seen == {"a"}
+    first, second = run.result.sources
+    assert (first.model, first.covered, first.covered_by_anchor, first.n_kernels) == ("a", 0.0, 1.0, 2)
+    assert second.model == "b"
 
 
 def test_without_a_source_nothing_is_transferred(run_engine: RunEngine) -> None:
