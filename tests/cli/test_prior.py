@@ -163,9 +163,12 @@ class TestStores:
         (["gemm"], 2, "gemm: databases do not say what they were measured on; expected --profile"),
         (["nothing", *PROFILE], 2, "nothing: there is no such file or folder; expected a MetaSchedule"),
         (["tuned", *PROFILE], 2, "is no MetaSchedule database"),
-        (["tuned/two", *PROFILE], 2, "got two/1 T_softmax"),
         (["gemm", "--profile", "no-such"], 2, "no-such"),
-        (["gemm", "--profile", "a100"], 2, "a GPU; expected a processor"),
+        (
+            ["gemm", "--profile", "a100"],
+            2,
+            "error: profile nvidia-a100-sxm-80gb: it describes another kind of device",
+        ),
         (["gemm", *PROFILE, "--threads", "97"], 2, "has fewer cores than threads"),
         (["gemm", *PROFILE, "--device", "x"], 2, "--device: without effect on databases"),
         (["gemm", *PROFILE, "--workload", "x"], 2, "--workload: without effect without a store"),
@@ -191,10 +194,6 @@ def test_bad_input(inside: Inside, folder: Path, arguments: list[str], code: int
 
 
 def test_different_devices_or_threads_make_no_prior(inside: Inside, folder: Path) -> None:
-    make_store(folder / "s.sqlite3", (DEVICE, 2))
-    code, _, err = inside("prior", "s.sqlite3", "conv.tsv", "--device", "A100", "--out", "a.model")
-    assert code == 2
-    assert "the store has none of this device" in err
     make_store(folder / "t.sqlite3", ("A100", 1))
     code, _, err = inside("prior", "t.sqlite3", "conv.tsv", "--device", "A100", "--out", "a.model")
     assert code == 2
