@@ -87,8 +87,8 @@ def prior(
 ) -> None:
     """Learn a prior from what was measured, on another device or of other kernels, and write it.
 
-    `tune --prior FILE`, on any device of the same kind, then ranks before the first
-    measurement, and measures all that it uses. Nothing is measured here.
+    With it, `tune --prior FILE` on a device of the same kind ranks before its first
+    measurement; whatever it uses it measures. Nothing is measured here.
     """
     from prune_engine.cli.options import check_blocked, parse_dim, parse_shape
     from prune_engine.cli.prior_sources import Asked, kind_of, read_sources
