@@ -49,9 +49,11 @@ class Mover:
     ) -> Moved:
         """Run the engine for each number of measurements in ``limits``.
 
-        Without finals what ships is what was measured fastest: good enough to compare libraries.
+        Without finals what ships is the transferred schedule that was measured fastest: good enough to compare
+        libraries.
         """
-        share = 0.0 if library == SEEDS_ONLY else SEARCH_SHARE
+        # Without finals libraries are compared: what the search finds besides is all the same to them.
+        share = SEARCH_SHARE if has_finals and library != SEEDS_ONLY else 0.0
         before = os.getloadavg()[0]
         found: dict[int, dict[str, TaskResult]] = {}
         secs: dict[int, float] = {}
