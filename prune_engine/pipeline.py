@@ -219,7 +219,7 @@ class Pipeline:
         fitness = np.zeros(len(batch))
         for start in range(0, len(batch), _CHUNK):
             chunk = batch if len(batch) <= _CHUNK else batch.take(np.arange(start, min(start + _CHUNK, len(batch))))
-            _, keep = self._masking.judge(chunk)
+            keep = self._masking.kept(chunk)
             kept = chunk if keep.all() else chunk.take(keep)
             if len(kept):
                 fitness[start : start + len(chunk)][keep] = self.scoring.fitness(kept)

@@ -10,17 +10,20 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from prune_engine.candidates import CandidateBatch
+from prune_engine.candidates import CandidateBatch, Divisible
 from prune_engine.space import Int32Array, Sketch
 
 Keys = NDArray[np.uint64]
 #: Numbers of a batch's candidates are rows of an array of one type, (n, c).
 T = TypeVar("T", bound=np.generic)
+#: What the numbers of a batch's candidates are shared by.
+_SHARED = "row memory: numbers of candidates"
 
 
 class RowMemory(Generic[T]):
@@ -50,7 +53,7 @@ class RowMemory(Generic[T]):
         known = self._known.get(key)
         if known is None:
             known = _Known(batch.sketch)
-        keys = known.keys_of(batch.indices)
+        keys = _keys_of(batch, known)
         at, is_known = known.find(keys)
         if not is_known.any():
             found = compute(batch)
@@ -77,8 +80,25 @@ class RowMemory(Generic[T]):
             known.add(keys, rows)
 
 
+@dataclass(frozen=True, slots=True)
+class _SharedKeys(Divisible):
+    """The numbers of a batch's candidates: several memories ask for them, of the batch and of parts of it."""
+
+    keys: Keys
+
+    def part(self, indices: Int32Array, rows: NDArray[np.integer] | NDArray[np.bool_]) -> _SharedKeys:  # noqa: ARG002
+        return _SharedKeys(self.keys[rows])
+
+
+def _keys_of(batch: CandidateBatch, known: _Known[T]) -> Keys:
+    shared = batch.shared.get(_SHARED)
+    if not isinstance(shared, _SharedKeys):
+        shared = batch.shared[_SHARED] = _SharedKeys(known.keys_of(batch.indices))
+    return shared.keys
+
+
 class _Known(Generic[T]):
-    """The remembered candidates of one sketch: row ``at[i]`` of ``rows`` belongs to ``sorted[i]``."""
+    """The remembered candidates of one sketch, and where each is among ``rows``."""
 
     def __init__(self, sketch: Sketch) -> None:
         self._owner = sketch.nests
@@ -87,8 +107,8 @@ class _Known(Generic[T]):
 
     def clear(self) -> None:
         """Forget all."""
-        self._sorted: Keys = np.empty(0, dtype=np.uint64)
-        self._at: NDArray[np.intp] = np.empty(0, dtype=np.intp)
+        #: The newest apart from all others: what comes is so merged with few numbers most of the time.
+        self._old, self._new = _Run.empty(), _Run.empty()
         self._rows: NDArray[T] | None = None
         self._n = 0
 
@@ -110,10 +130,11 @@ class _Known(Generic[T]):
 
     def find(self, keys: Keys) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """Where candidates are among ``rows``, and whether they are."""
-        if not self._n:
-            return np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.bool_)
-        place = np.minimum(np.searchsorted(self._sorted, keys), self._n - 1)
-        return self._at[place], self._sorted[place] == keys
+        at, is_known = self._old.find(keys)
+        if len(self._new.keys):
+            newest, is_new = self._new.find(keys)
+            at, is_known = np.where(is_new, newest, at), is_known | is_new
+        return at, is_known
 
     def add(self, keys: Keys, rows: NDArray[T]) -> None:
         """Remember candidates that are not known yet; of equal ones the first."""
@@ -125,10 +146,40 @@ class _Known(Generic[T]):
                 grown[: self._n] = self.rows
             self._rows = grown
         self._rows[self._n : n] = rows[first]
-        joined = np.concatenate([self._sorted, distinct])
+        self._new = self._new.with_others(_Run(distinct, np.arange(self._n, n)))
+        self._n = n
+        if _NEWEST * len(self._new.keys) > len(self._old.keys):
+            self._old, self._new = self._old.with_others(self._new), _Run.empty()
+
+
+#: The newest are put to the others once they are more than one in so many of those.
+_NEWEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Numbers of candidates, ascending, and where each candidate is among the remembered rows."""
+
+    keys: Keys
+    at: NDArray[np.intp]
+
+    @staticmethod
+    def empty() -> _Run:
+        """None of them."""
+        return _Run(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.intp))
+
+    def find(self, keys: Keys) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+        """Where the candidates of these numbers are, and whether they are here."""
+        if not len(self.keys):
+            return np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.bool_)
+        place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+        return self.at[place], self.keys[place] == keys
+
+    def with_others(self, others: _Run) -> _Run:
+        """Both together."""
+        joined = np.concatenate([self.keys, others.keys])
         order = np.argsort(joined, kind="stable")  # two sorted runs: a merge
-        self._at = np.concatenate([self._at, np.arange(self._n, n)])[order]
-        self._sorted, self._n = joined[order], n
+        return _Run(joined[order], np.concatenate([self.at, others.at])[order])
 
 
 def _factors(sketch: Sketch) -> Keys:

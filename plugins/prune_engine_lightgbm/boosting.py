@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from prune_engine_lightgbm.library import boosting_library
+
 if TYPE_CHECKING:
     import lightgbm as lgb
 
@@ -49,8 +51,7 @@ KINSHIP_TREES = 24
 
 def fit_trees(rows: Float32Array, residuals: Float64Array, seed: int, *, is_source: bool = False) -> lgb.Booster:
     """Fit a regression of ``residuals``, float64 (n,), on ``rows``, float32 (n, f), n >= 2, f >= 1."""
-    import lightgbm as lgb  # half a second, so not before there is something to learn
-
+    lgb = boosting_library()  # a third of a second, so not before there is something to learn
     params = {**(_SOURCE if is_source else _TREES), "seed": seed}
     data = lgb.Dataset(rows, residuals, params=params)
     n_trees = _N_SOURCE_TREES if is_source else _N_TREES
@@ -64,9 +65,7 @@ def refit(text: str, rows: Float32Array, wanted: Float64Array) -> lgb.Booster:
     Each leaf keeps 95 % and takes 5 % of what the rows in it say, tree after tree; what no row reaches shrinks by
     5 %, which changes no order. That is momentum adaptation: the source's partition of the space stays.
     """
-    import lightgbm as lgb
-
-    source = lgb.Booster(model_str=text)
+    source: lgb.Booster = boosting_library().Booster(model_str=text)
     return source.refit(np.ascontiguousarray(rows), wanted, decay_rate=MOMENTUM, num_threads=1, verbosity=-1)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine_lightgbm.features import Columns, matrix
+from prune_engine_lightgbm.library import boosting_library
 
 if TYPE_CHECKING:
     import lightgbm as lgb
@@ -132,8 +133,7 @@ class TaskModel:
         log_secs = np.array(self.log_secs)
         if len(log_secs) < MIN_ROWS or np.isnan(log_secs).all():
             return
-        import lightgbm as lgb  # half a second, so not before there is something to learn
-
+        lgb = boosting_library()  # a third of a second, so not before there is something to learn
         labels = np.clip(self._best_log_secs() - log_secs, WORST_LABEL, None)
         labels[np.isnan(labels)] = WORST_LABEL
         self._names = tuple(sorted(set().union(*self.blocks)))

@@ -16,6 +16,7 @@ from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.errors import PluginTimeoutError
 from prune_engine.funnel import Funnel, FunnelStep
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.row_memory import RowMemory
 from prune_engine.space import DesignSpace
 from prune_engine.stages.pool import NOT_AUDITED, Auditee, Pool, joined
 from prune_engine.stages.reasons import CandidateSymbols, reason_of
@@ -24,6 +25,9 @@ from prune_engine.stages.survivors import Survivors
 from prune_engine.stages.table_audits import TableAudits
 from prune_engine.strategies import Rule
 from prune_engine.verdicts import BoolArray, Outcome, RuleKind, Stage, Verdict
+
+#: Candidates of which it is remembered what all rules say, 17 bytes each.
+_MAX_REMEMBERED = 1 << 18
 
 
 class Masking:
@@ -44,6 +48,8 @@ class Masking:
         #: (rule, task) -> reason and evidence of the first candidate it dropped, and that candidate.
         self._first_reasons: dict[tuple[str, str], tuple[str, dict[str, float]]] = {}
         self._examples: dict[tuple[str, str], Candidate] = {}
+        #: What the rules of that task keep, as long as those of the same names judge it.
+        self._kept: tuple[tuple[str, tuple[str, ...]], RowMemory[np.bool_]] | None = None
 
     @property
     def heuristics(self) -> frozenset[str]:
@@ -127,6 +133,13 @@ class Masking:
                 funnel.add(FunnelStep(Stage.RULE, rule.name, n_in, int(alive.sum()), took, rule.kind))
             legal = alive if rule.kind is RuleKind.LEGALITY else legal
         return legal, alive
+
+    def kept(self, batch: CandidateBatch) -> BoolArray:
+        """What all rules keep, bool (n,), as ``judge`` says: most candidates are asked about in every round."""
+        key = batch.space.task.task_id, tuple(rule.name for rule in self._used(batch))
+        if self._kept is None or self._kept[0] != key:
+            self._kept = key, RowMemory(_MAX_REMEMBERED)
+        return self._kept[1].of(batch, lambda part: self.judge(part)[1][:, None])[:, 0]
 
     def table_audits(
         self, proposals: Sequence[CandidateBatch], n: int, rng: np.random.Generator

@@ -12,10 +12,14 @@ from prune_engine.candidates import CandidateBatch
 from prune_engine.contracts import STRATEGY_FAILURES
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.plugin_host.call_guard import called_back
+from prune_engine.row_memory import RowMemory
 from prune_engine.stages.patience import patience
 from prune_engine.stages.standing import Standing
 from prune_engine.strategies import DraftScorer, ScoreContext, Verifier
 from prune_engine.verdicts import DraftScores, Float64Array, VerifyScores
+
+#: Candidates whose `patience` is remembered, 24 bytes each.
+_MAX_REMEMBERED = 1 << 18
 
 
 class Scoring:
@@ -38,6 +42,7 @@ class Scoring:
         self._standing, self._build_aversion = standing, build_aversion
         self.context = ScoreContext(profile, called_back(self.draft))
         self._climbing = replace(self.context, wants_kinship=False)
+        self._known_patience: RowMemory[np.float64] = RowMemory(_MAX_REMEMBERED)
         #: Drafts in flight, by the identity of their batch, which is kept alive beside.
         self._drafts: dict[int, tuple[CandidateBatch, DraftScores]] = {}
         #: The usual score of readable candidates, by task: what an explorer takes those for that cannot be read.
@@ -107,7 +112,7 @@ class Scoring:
         """The scores times `patience`; equal ones stay equal, as they say nothing."""
         if not len(scores) or scores.min() == scores.max():
             return scores
-        held = scores * patience(batch, self._build_aversion)
+        held = scores * self._patience(batch)
         held.flags.writeable = False  # a verifier is shown the draft's
         return held
 
@@ -115,7 +120,11 @@ class Scoring:
         """The scores of a batch, float64 (n,), as they were before they were held against building."""
         if not len(scores) or scores.min() == scores.max():
             return scores
-        return scores / patience(batch, self._build_aversion)
+        return scores / self._patience(batch)
+
+    def _patience(self, batch: CandidateBatch) -> Float64Array:
+        """`patience` of a batch, float64 (n,)."""
+        return self._known_patience.of(batch, lambda part: patience(part, self._build_aversion)[:, None])[:, 0]
 
     def forget(self) -> None:
         """Drop the drafts that are kept: their batches are done with, or the draft was calibrated anew."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -53,25 +53,35 @@ class TableValues:
 class Evaluator:
     """Evaluates expressions one by one. Remembers every column: for small batches only."""
 
-    def __init__(self, tables: TableValues, indices: Int32Array) -> None:
-        """``indices`` is int32 (n, v), row numbers of the sketch's choice tables."""
-        self._tables, self._indices = tables, indices
+    def __init__(
+        self, tables: TableValues, indices: Int32Array, above: Callable[[Expr], Int64Array | None] | None = None
+    ) -> None:
+        """``indices`` is int32 (n, v), row numbers of the sketch's choice tables.
+
+        ``above`` gives the column of an expression that joins variables, int64 (n,) or (), if somebody has it.
+        """
+        self._tables, self._indices, self._above = tables, indices, above
         self._rows: dict[int, np.ndarray[tuple[int], np.dtype[np.intp]]] = {}
-        self._known: dict[Expr, Int64Array] = {}
+        self.known: dict[Expr, Int64Array] = {}
 
     def __call__(self, expr: Expr) -> Int64Array:
         """The column, int64 (n,), or int64 () where it is the same number for all."""
-        known = self._known.get(expr)
+        known = self.known.get(expr)
         if known is None:
-            n_variables = len(expr.variables)
-            if n_variables > 1:
-                known = OPERATIONS[expr.op](*[self(arg) for arg in expr.args])
-            elif n_variables:
-                known = self._tables.of(expr)[self._row_numbers(expr.variables[0])]
-            else:
-                known = self._tables.of(expr)
-            self._known[expr] = known
+            known = self.known[expr] = self._worked_out(expr)
         return known
+
+    def _worked_out(self, expr: Expr) -> Int64Array:
+        n_variables = len(expr.variables)
+        if n_variables < 2:
+            table = self._tables.of(expr)
+            return table[self._row_numbers(expr.variables[0])] if n_variables else table
+        if self._above is not None and (found := self._above(expr)) is not None:
+            return found
+        # Tens of thousands of small columns a round: what is known already is not worth a call.
+        get = self.known.get
+        columns = [self(arg) if (column := get(arg)) is None else column for arg in expr.args]
+        return OPERATIONS[expr.op](*columns)
 
     def _row_numbers(self, variable: int) -> np.ndarray[tuple[int], np.dtype[np.intp]]:
         if variable not in self._rows:

@@ -153,10 +153,18 @@ class _BatchColumns(Divisible):
     """
 
     def __init__(
-        self, source: NestSource, indices: Int32Array, groups: Callable[[], Sequence[NestGroup]] | None = None
+        self,
+        source: NestSource,
+        indices: Int32Array,
+        groups: Callable[[], Sequence[NestGroup]] | None = None,
+        above: Callable[[Expr], Int64Array | None] | None = None,
     ) -> None:
-        """``groups`` gives the groups of the candidates, where that is easier than to ask the source."""
+        """``groups`` gives the groups of the candidates, where that is easier than to ask the source.
+
+        ``above`` gives columns that are known of a batch which the candidates were taken from.
+        """
         self._source, self._tables, self._indices, self._n = source, source.tables, indices, len(indices)
+        self._above = above
         self._grouped = groups or partial(source.groups, indices)
         self._evaluators: dict[int, Evaluator] = {}
 
@@ -168,7 +176,7 @@ class _BatchColumns(Divisible):
     @cached_property
     def _whole(self) -> _Stretches | None:
         is_few = self._n <= _FEW_ROWS or self._n < _FEW_OF_STRUCTURE * len(self.groups)
-        return _Stretches(self._tables, self._indices) if is_few else None
+        return _Stretches(self._tables, self._indices, self._above) if is_few else None
 
     @cached_property
     def _structures(self) -> tuple[list[LoopNest], NDArray[np.intp]]:
@@ -179,9 +187,10 @@ class _BatchColumns(Divisible):
         return [group.nest for group in self.groups], numbers
 
     def part(self, indices: Int32Array, rows: NDArray[np.integer] | NDArray[np.bool_]) -> _BatchColumns:
-        """Columns of some of the candidates, whose structures are known."""
+        """Columns of some of the candidates, whose structures are known, and of what was worked out of them."""
         nests, numbers = self._structures
-        return _BatchColumns(self._source, indices, partial(_grouped, nests, numbers[rows]))
+        above = None if self._whole is None else partial(self._whole.known_at, rows)
+        return _BatchColumns(self._source, indices, partial(_grouped, nests, numbers[rows]), above)
 
     def of(self, formulas: Mapping[str, Formula]) -> dict[str, NDArray[np.int64]]:
         columns: dict[str, NDArray[np.int64]] = {}
@@ -225,10 +234,16 @@ def _grouped(nests: Sequence[LoopNest], numbers: NDArray[np.intp]) -> list[NestG
 class _Stretches:
     """Evaluates expressions for a whole batch, a stretch of it at a time, and remembers every column."""
 
-    def __init__(self, tables: TableValues, indices: Int32Array) -> None:
+    def __init__(
+        self, tables: TableValues, indices: Int32Array, above: Callable[[Expr], Int64Array | None] | None
+    ) -> None:
+        """``above`` gives the column of an expression for the whole batch, if it is known."""
         n = len(indices)
         cuts = [slice(start, min(start + _FEW_ROWS, n)) for start in range(0, n, _FEW_ROWS)]
-        self._n, self._parts = n, [(cut, Evaluator(tables, indices[cut])) for cut in cuts]
+        # Stretches would ask for inner expressions, each for its part of the column: only what is asked of all is.
+        within = above if len(cuts) == 1 else None
+        self._n, self._parts = n, [(cut, Evaluator(tables, indices[cut], within)) for cut in cuts]
+        self._above = above
         self._known: dict[Expr, Int64Array] = {}
 
     def __call__(self, expr: Expr, rows: NDArray[np.int64] | None) -> Int64Array:
@@ -238,13 +253,25 @@ class _Stretches:
             return filled(column, self._n if rows is None else len(rows))
         return column if rows is None else column[rows]
 
+    def known_at(self, rows: NDArray[np.integer] | NDArray[np.bool_], expr: Expr) -> Int64Array | None:
+        """The column at some rows, int64 (m,), if it was worked out before, for these candidates or for more."""
+        known = self._parts[0][1].known if len(self._parts) == 1 else self._known
+        column = known.get(expr)
+        if column is None and self._above is not None:
+            column = self._above(expr)
+        return column if column is None or not column.ndim else column[rows]
+
     def _joined(self, expr: Expr) -> Int64Array:
         if expr not in self._known:
-            column = np.empty(self._n, dtype=np.int64)
-            for cut, evaluator in self._parts:
-                column[cut] = evaluator(expr)
-            self._known[expr] = column
+            found = None if self._above is None else self._above(expr)
+            self._known[expr] = self._in_parts(expr) if found is None else found
         return self._known[expr]
+
+    def _in_parts(self, expr: Expr) -> Int64Array:
+        column = np.empty(self._n, dtype=np.int64)
+        for cut, evaluator in self._parts:
+            column[cut] = evaluator(expr)
+        return column
 
 
 def _formula(nest: LoopNest, name: str, formula: Formula) -> Expr:
