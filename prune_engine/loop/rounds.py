@@ -18,6 +18,7 @@ from prune_engine.loop.sources import Sources
 from prune_engine.loop.task_state import TaskState
 from prune_engine.loop.teaching import Teacher
 from prune_engine.loop.transferring import Transferring
+from prune_engine.loop.undisturbed import undisturbed
 from prune_engine.loop.whitelisted import Whitelisting
 from prune_engine.measurement import MeasuredCandidate, Workbench
 from prune_engine.pipeline import Pipeline, PruneResult
@@ -78,7 +79,8 @@ class Rounds:
 
     def choose(self, state: TaskState, k: int) -> PruneResult | None:
         """What to measure of an open task, at most ``k``; None where nothing else may be measured."""
-        result = self._chosen(state, k)
+        with undisturbed():
+            result = self._chosen(state, k)
         if result is not None:
             self._host.notify(
                 "batch_pruned",

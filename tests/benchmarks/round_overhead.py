@@ -26,6 +26,7 @@ from prune_engine.candidates import Candidate, CandidateBatch, SeenRows, rows_of
 from prune_engine.config import EngineConfig
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.schema import HardwareProfile
+from prune_engine.loop.undisturbed import undisturbed
 from prune_engine.measurement import Measurement
 from prune_engine.metaschedule.materialise import Materialised, Materialiser
 from prune_engine.metaschedule.targets import resolve_target
@@ -207,9 +208,9 @@ class Tuner:
         """Propose, prune, materialise, learn."""
         clock, space = self.clock, self._space
         clock.secs.clear()
-        with clock("explore"):
+        with undisturbed(), clock("explore"):
             proposals = self._explorer.propose(space, self._config.explore_size, self._pipeline.fitness, self._rng)
-        with clock("select"):
+        with undisturbed(), clock("select"):
             result = self._pipeline.run(proposals, [], self._batch, self._seen, self._rng)
         with clock("materialise"):
             made = [self._materialiser.materialise(space, candidate) for candidate in result.candidates]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from prune_engine.metaschedule.interpreter import inlining
 from prune_engine.metaschedule.interpreter.compute_at import compute_at
+from prune_engine.metaschedule.interpreter.copying import Copier
 from prune_engine.metaschedule.interpreter.layouts import (
     reindex,
     transform_block_layout,
@@ -75,14 +76,16 @@ class TraceRunner:
         self.subjects: dict[int, Subject] = {}
         self.moved: dict[int, str] = {}
         self._taken, self._known = taken, known
+        #: Instructions applied so far.
+        self._n_applied = 0
         self._values: dict[int, Any] = {}
         self._n_variables = 0
         self._tile_of: dict[Expr, tuple[LoopNode, int]] = {}
         self._threads: dict[LoopKind, LoopNode | Expr] = {}
 
     def run(self, instructions: Sequence[Instruction]) -> None:
-        """Apply all instructions. Raises NotInterpretedError, LocationNeededError."""
-        for inst in instructions:
+        """Apply all instructions that were not applied yet. Raises NotInterpretedError, LocationNeededError."""
+        for inst in instructions[self._n_applied :]:
             handler = _HANDLERS.get(inst.kind)
             if handler is None:
                 raise NotInterpretedError(f"instruction {inst.kind}")
@@ -92,6 +95,21 @@ class TraceRunner:
                     f"{inst.kind} gives {len(inst.outputs)} results where {len(outputs)} are seen"
                 )
             self._values.update(zip(inst.outputs, outputs, strict=True))
+            self._n_applied += 1
+
+    def forked(self, taken: tuple[int, ...], known: tuple[Expr, ...]) -> TraceRunner:
+        """A runner that goes on from here, where a location was needed, on a tree of its own."""
+        copier = Copier()
+        other = TraceRunner(copier.tree(self.tree), taken, known)
+        other.root_annotations = dict(self.root_annotations)
+        other.locations = list(self.locations)
+        other.fetches = copier.value(self.fetches)
+        other.subjects, other.moved = dict(self.subjects), dict(self.moved)
+        other._n_applied, other._n_variables = self._n_applied, self._n_variables
+        other._values = {key: copier.value(value) for key, value in self._values.items()}
+        other._tile_of = {factor: copier.value(tile) for factor, tile in self._tile_of.items()}
+        other._threads = {kind: copier.value(axis) for kind, axis in self._threads.items()}
+        return other
 
     def _value(self, item: Any) -> Any:
         if isinstance(item, Variable):
@@ -128,8 +146,7 @@ class TraceRunner:
         return [part(self._next_variable(), 0)]
 
     def _sample_location(self, inst: Instruction, inputs: list[Any]) -> list[Any]:
-        variable, block = self._next_variable(), inputs[0]
-        self.moved[variable] = block.name
+        variable, block = self._n_variables, inputs[0]
         number = len(self.locations)
         options: Mapping[int, Expr] = {}
         if number < len(self._known):
@@ -137,9 +154,11 @@ class TraceRunner:
         else:
             options = locations(self.tree, block)
             taken = effective(options, part(variable, 0))
-        self.locations.append((variable, taken))
-        if number >= len(self._taken):
+        if number >= len(self._taken):  # nothing is changed yet, so that one can go on from here
             raise LocationNeededError(variable, options, taken)
+        self._next_variable()
+        self.moved[variable] = block.name
+        self.locations.append((variable, taken))
         location = self._taken[number]
         if location == INLINE:
             return [_INLINED]

@@ -42,6 +42,8 @@ class _Step:
     taken: Expr | None = None
     #: The expressions of the locations before.
     before: tuple[Expr, ...] = ()
+    #: Who stands where the next location is needed, and goes on from there under each.
+    paused: TraceRunner | None = None
     inner: dict[int, _Step] = field(default_factory=dict)
 
 
@@ -57,7 +59,7 @@ class InterpretedSketch:
         self._n_read = 0
         self._formulas: dict[object, dict[object, Expr]] = {}
         self._n_locations = sum(inst.kind == "SampleComputeLocation" for inst in instructions)
-        self._first = self._step(())
+        self._first = self._start()
 
     @property
     def tables(self) -> TableValues:
@@ -120,22 +122,27 @@ class InterpretedSketch:
 
     def _inner(self, step: _Step, taken: tuple[int, ...], location: int) -> _Step:
         if location not in step.inner:
-            known = step.before if step.taken is None else (*step.before, step.taken)
-            step.inner[location] = self._step((*taken, location), known)
+            assert step.paused is not None
+            assert step.taken is not None
+            known = (*step.before, step.taken)
+            step.inner[location] = self._step(step.paused.forked((*taken, location), known), known)
         return step.inner[location]
 
-    def _step(self, taken: tuple[int, ...], known: tuple[Expr, ...] = ()) -> _Step:
-        tree = copied(self._tree)
-        tree.tables = self._tables
-        runner = TraceRunner(tree, taken, known)
+    def _step(self, runner: TraceRunner, known: tuple[Expr, ...] = ()) -> _Step:
+        self._n_read += 1
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:
-            return _Step(variable=needed.variable, taken=needed.taken, before=known)
-        self._n_read += 1
+            return _Step(variable=needed.variable, taken=needed.taken, before=known, paused=runner)
         limits = self._facts.limits
         done = post_process(runner, self._facts.kind, limits.max_threads_per_block if limits else 1)
         is_canonical = as_expr(1)
         for variable, chosen in runner.locations:
             is_canonical = both(is_canonical, chosen.eq(part(variable, 0)))
         return _Step(nest=loop_nest(done, is_canonical, limits, self._formulas))
+
+    def _start(self) -> _Step:
+        """What follows from no location at all."""
+        tree = copied(self._tree)
+        tree.tables = self._tables
+        return self._step(TraceRunner(tree, ()))
