@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.symbols.loop_nest import Role
-from prune_engine.symbols.structure import GroupColumns, group_columns
+from prune_engine.symbols.structure import group_columns
 from prune_engine_draft.cpu_body import Body, VectorUnit, body_of
-from prune_engine_draft.cpu_caches import Boxes, boxes_of, filled_bytes
-from prune_engine_draft.cpu_columns import LoopColumns, NestColumns
+from prune_engine_draft.cpu_caches import boxes_of, filled_bytes
+from prune_engine_draft.cpu_columns import LoopColumns
 from prune_engine_draft.cpu_machine import CpuMachine, machine_of
-from prune_engine_draft.cpu_plan import Float32Array, NestPlan, StatementPlan, plan_of
+from prune_engine_draft.cpu_plan import Float32Array, StatementPlan, plan_of
+from prune_engine_draft.cpu_together import Positions, Together, together
 from prune_engine_draft.terms import DraftTerms, Float64Array
 
 #: Cycles until the result of a fused multiply-add can be used; stores a core can do at once.
@@ -41,13 +40,10 @@ def cpu_terms(batch: CandidateBatch, profile: HardwareProfile) -> DraftTerms:
     n = len(batch)
     terms = {name: np.zeros(n) for name in TERMS}
     stages = {name: np.zeros(n) for name in _STAGES}
-    for group in group_columns(batch, lambda nest: plan_of(nest).exprs, _CHUNK_ROWS):
-        rows = slice(None) if group.rows is None else group.rows
-        found, costs = _judge(group, machine, profile.combine)
+    for groups in together(group_columns(batch, lambda nest: plan_of(nest).exprs, _CHUNK_ROWS), _CHUNK_ROWS):
+        found = _judge(groups, machine, profile.combine)
         for name, secs in found.items():
-            terms[name][rows] = secs
-        for name, secs in costs.items():
-            stages[name][rows] = secs
+            (stages if name in stages else terms)[name][groups.rows] = secs
     _overlap(terms)
     latency = sum(terms.values(), np.zeros(n))
     return DraftTerms(np.maximum(latency, 1e-9), terms, _penalties(stages, latency))
@@ -86,44 +82,38 @@ def _ratio(before: Float64Array, after: Float64Array) -> Float64Array:
     return np.clip(ratio, 1e-9, 1.0)
 
 
-def _judge(
-    group: GroupColumns, machine: CpuMachine, combine: str
-) -> tuple[dict[str, Float32Array], dict[str, Float32Array]]:
-    """Seconds per term, and per stage, of one group's candidates."""
-    plan = plan_of(group.nest)
-    n = len(group.columns[0])
-    terms = {name: np.zeros(n, dtype=np.float32) for name in TERMS}
-    stages = {name: np.zeros(n, dtype=np.float32) for name in _STAGES}
-    columns = NestColumns(plan, group.columns)
-    loops = [columns.loops_of(statement) for statement in plan.statements]
-    # What an INIT sets is in a cache when it is added to, and whatever it touches the reduction touches too.
-    boxes = [
-        boxes_of(one, machine.caches[0].line_bytes)
-        if machine.caches and one.plan.statement.role is not Role.INIT
-        else []
-        for one in loops
-    ]
-    for number, one in enumerate(loops):
+def _judge(groups: Together, machine: CpuMachine, combine: str) -> dict[str, Float32Array]:
+    """Seconds per term, and per stage, of some structures' candidates, float32 (n,) each.
+
+    Statements that are alike are judged together, each candidate's in the order of its program.
+    """
+    found = {name: np.zeros(groups.n, dtype=np.float32) for name in (*TERMS, *_STAGES)}
+    for alike in groups.alike:
+        # What an INIT sets is in a cache when it is added to, and whatever it touches the reduction touches too.
+        if machine.caches and alike.plan.statement.role is not Role.INIT:
+            alike.boxes = boxes_of(alike.loops, machine.caches[0].line_bytes)
+    for alike in groups.alike:
+        one = alike.loops
         item = one.plan.item_bytes
         unit = VectorUnit(max(1, machine.register_bytes // item), max(1, machine.unit_bytes // item), _FULL_UNROLL)
-        _add_core(terms, stages, one, body_of(one, unit), machine, combine)
-        if boxes[number]:
-            filled = filled_bytes(one, boxes[number], _room(number, plan, boxes), machine.caches)
+        _add_core(found, alike.at, one, body_of(one, unit), machine, combine)
+        if alike.boxes:
+            filled = filled_bytes(one, alike.boxes, groups.room(alike), machine.caches)
             scale = _share(one, machine) / machine.clock_hz
-            for cache, rate, found in zip(machine.caches, machine.fill_bytes_per_cycle, filled, strict=True):
-                terms[cache.name] += found / rate * scale
-    return terms, stages
+            for cache, rate, moved in zip(machine.caches, machine.fill_bytes_per_cycle, filled, strict=True):
+                found[cache.name][alike.at] += moved / rate * scale
+    return found
 
 
 def _add_core(
-    terms: dict[str, Float32Array],
-    stages: dict[str, Float32Array],
+    found: dict[str, Float32Array],
+    at: Positions,
     loops: LoopColumns,
     body: Body,
     machine: CpuMachine,
     combine: str,
 ) -> None:
-    """Add what one statement takes within a core."""
+    """Add what statements that are alike take within a core, to the candidates that they are of."""
     arithmetic = body.arithmetic * (_slowdown(loops.plan, machine) / machine.pipes)
     overlapping = np.where(body.chain > 0, _WINDOW / np.maximum(body.chain, 1), 0)
     n_chains = np.maximum(body.accumulators, overlapping)
@@ -131,24 +121,24 @@ def _add_core(
     loads, stores = body.loads / machine.pipes, body.stores / _STORES_PER_CYCLE
     core: Float32Array = _combined(chains, loads, stores, combine)
     scale = _share(loops, machine) / machine.clock_hz
-    terms["core"] += core * scale
+    found["core"][at] += core * scale
     if loops.plan.statement.role is Role.UPDATE:
-        terms["results"] += (body.results / machine.pipes + stores) * scale
-        terms["spills"] += _spills(body, machine) * scale
-    terms["loops"] += body.trips * (_TRIP_CYCLES * scale)
+        found["results"][at] += (body.results / machine.pipes + stores) * scale
+        found["spills"][at] += _spills(body, machine) * scale
+    found["loops"][at] += body.trips * (_TRIP_CYCLES * scale)
     if machine.fill_bytes_per_cycle:
         beyond = np.maximum(body.copies * np.float32(_CODE_BYTES_PER_COPY) - machine.code_bytes, 0)
-        terms["code"] += body.trips * beyond * (scale / machine.fill_bytes_per_cycle[0])
-    terms["calls"] += body.calls * (_CALL_CYCLES * scale)
+        found["code"][at] += body.trips * beyond * (scale / machine.fill_bytes_per_cycle[0])
+    found["calls"][at] += body.calls * (_CALL_CYCLES * scale)
     ideal = body.ideal * (_slowdown(loops.plan, machine) / machine.pipes)
     for name, cycles in (("peak", ideal), ("lanes", arithmetic), ("chains", chains), ("ports", core)):
-        stages[name] += cycles / (machine.clock_hz * machine.cores)
-    stages["all_cores"] += core * scale
+        found[name][at] += cycles / (machine.clock_hz * machine.cores)
+    found["all_cores"][at] += core * scale
     if loops.plan.is_first_of_kernel:
         turns = loops.parallel_turns
         if machine.cores > 1:
-            terms["fork"] += (turns > 1) * np.float32(machine.fork_secs)
-        terms["tasks"] += np.ceil(turns / machine.cores) * (_TASK_CYCLES / machine.clock_hz)
+            found["fork"][at] += (turns > 1) * np.float32(machine.fork_secs)
+        found["tasks"][at] += np.ceil(turns / machine.cores) * (_TASK_CYCLES / machine.clock_hz)
 
 
 def _spills(body: Body, machine: CpuMachine) -> Float32Array:
@@ -170,18 +160,6 @@ def _share(loops: LoopColumns, machine: CpuMachine) -> Float32Array:
     turns = loops.parallel_turns
     share: Float32Array = np.ceil(turns / np.float32(machine.cores)) / turns
     return share
-
-
-def _room(number: int, plan: NestPlan, boxes: Sequence[Sequence[Boxes]]) -> Float32Array:
-    """Lines of all that runs in one turn of each depth of a statement, float32 (loops + 1, n)."""
-    room = sum((box.lines for box in boxes[number][1:]), boxes[number][0].lines.copy())
-    known = {box.plan.name for box in boxes[number]}
-    for other, shared in plan.statements[number].others:
-        for box in boxes[other]:
-            if box.plan.name not in known:
-                known.add(box.plan.name)
-                room[: shared + 1] += box.lines[: shared + 1]
-    return room
 
 
 def _combined(compute: Float32Array, loads: Float32Array, stores: Float32Array, combine: str) -> Float32Array:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.symbols.loop_nest import LoopKind
-from prune_engine_draft.cpu_plan import Float32Array, NestPlan, Reach, StatementPlan, Term
+from prune_engine_draft.cpu_plan import Float32Array, Reach, StatementPlan, Term
 
 BoolArray = NDArray[np.bool_]
 
@@ -37,52 +37,50 @@ class LoopColumns:
         return len(self.unroll_steps)
 
 
-class NestColumns:
-    """The columns of a nest's statements: what they have in common is converted once."""
+#: A statement's plan, and the columns of its nest's expressions, int64 (n,) each.
+Member = tuple[StatementPlan, Sequence[NDArray[np.int64]]]
 
-    def __init__(self, plan: NestPlan, columns: Sequence[NDArray[np.int64]]) -> None:
-        """``columns`` are those of the plan's expressions, int64 (n,) each."""
-        self._plan, self._columns = plan, columns
-        self._turns: dict[tuple[int, ...], Float32Array] = {}
-        self._masks: dict[tuple[int, LoopKind], BoolArray] = {}
 
-    def loops_of(self, plan: StatementPlan) -> LoopColumns:
-        """Those of one statement."""
-        n = len(self._columns[0])
-        extents = np.empty((plan.n_loops, n), dtype=np.float32)
-        for d, column in enumerate(plan.extent_columns):
-            extents[d] = self._columns[column]
-        is_parallel = tuple(self._is(plan, d, LoopKind.PARALLEL) for d in range(plan.n_loops))
-        return LoopColumns(
-            plan=plan,
-            extents=extents,
-            many=extents > 1,
-            unroll_steps=self._columns[plan.unroll_column].astype(np.float32),
-            is_vector=tuple(self._is(plan, d, LoopKind.VECTORIZED) for d in range(plan.n_loops)),
-            is_parallel=is_parallel,
-            parallel_turns=self._parallel_turns(plan, extents, is_parallel),
-        )
+def loops_of(members: Sequence[Member]) -> LoopColumns:
+    """The columns of statements that are alike, those of one structure after the other, as of one statement."""
+    plan = members[0][0]
+    unroll_steps = _joined(members, [own.unroll_column for own, _ in members]).astype(np.float32)
+    extents = np.empty((plan.n_loops, len(unroll_steps)), dtype=np.float32)
+    kinds: list[NDArray[np.int64] | None] = []
+    for d in range(plan.n_loops):
+        extents[d] = _joined(members, [own.extent_columns[d] for own, _ in members])
+        is_known = plan.kinds[d] is not None
+        kinds.append(None if is_known else _joined(members, [own.kind_columns[d] for own, _ in members]))
+    is_parallel = _are(plan, kinds, LoopKind.PARALLEL)
+    turns = np.ones(len(unroll_steps), dtype=np.float32)
+    for d, found in enumerate(is_parallel):
+        if found is not False:
+            turns = turns * np.maximum(extents[d] * found, np.float32(1))
+    return LoopColumns(
+        plan=plan,
+        extents=extents,
+        many=extents > 1,
+        unroll_steps=unroll_steps,
+        is_vector=_are(plan, kinds, LoopKind.VECTORIZED),
+        is_parallel=is_parallel,
+        parallel_turns=turns,
+    )
 
-    def _is(self, plan: StatementPlan, loop: int, kind: LoopKind) -> BoolArray | bool:
-        known = plan.kinds[loop]
-        if known is not None:
-            return known is kind
-        key = plan.kind_columns[loop], kind
-        if key not in self._masks:
-            self._masks[key] = self._columns[key[0]] == int(kind)
-        return self._masks[key]
 
-    def _parallel_turns(
-        self, plan: StatementPlan, extents: Float32Array, is_parallel: Sequence[BoolArray | bool]
-    ) -> Float32Array:
-        loops = [d for d, found in enumerate(is_parallel) if found is not False]
-        key = tuple(plan.extent_columns[d] for d in loops) + tuple(plan.kind_columns.get(d, -1) for d in loops)
-        if key not in self._turns:
-            turns = np.ones(extents.shape[1], dtype=np.float32)
-            for d in loops:
-                turns = turns * np.maximum(extents[d] * is_parallel[d], np.float32(1))
-            self._turns[key] = turns
-        return self._turns[key]
+def _joined(members: Sequence[Member], numbers: Sequence[int]) -> NDArray[np.int64]:
+    """One column of each member, by its number there, one after the other."""
+    found = [columns[number] for (_, columns), number in zip(members, numbers, strict=True)]
+    return found[0] if len(found) == 1 else np.concatenate(found)
+
+
+def _are(
+    plan: StatementPlan, kinds: Sequence[NDArray[np.int64] | None], kind: LoopKind
+) -> tuple[BoolArray | bool, ...]:
+    """By loop, where it is of a kind: bool (n,), or a plain bool where that is the same for all."""
+    return tuple(
+        known is kind if column is None else column == int(kind)
+        for known, column in zip(plan.kinds, kinds, strict=True)
+    )
 
 
 def spans(loops: LoopColumns) -> list[Float32Array]:

@@ -91,6 +91,8 @@ class StatementPlan:
     auto: dict[int, tuple[int, ...]]
     extent_columns: tuple[int, ...]
     unroll_column: int
+    #: One object for all statements, of whatever structures, that are drafted alike when their columns are equal.
+    likeness: object
     #: Statements of the same kernel, and the depth down to which they run in the same loops.
     others: tuple[tuple[int, int], ...] = ()
     is_first_of_kernel: bool = False
@@ -150,25 +152,42 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
     buffers = _buffers(nest, statement, place)
     apart = frozenset[int]().union(*(a.apart for b in buffers for a in b.accesses))
     auto = {d: tuple(k for k in loops if k > d) for loops in along for d in loops if d not in apart}
+    is_guarded = statement.role is Role.UPDATE and any(_leaves(nest, statement, a) for a in statement.accesses)
+    extents = tuple(it.extent.constant for it in statement.iterators)
+    reducing = frozenset(place[d] for d in reduction_loops(statement) if d in place)
+    is_first = kernel_of(nest, number).start == number
+    item_bytes = max(nest.buffers[access.buffer].item_bytes for access in statement.accesses)
+    dtypes = tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write})
+    does = statement.role, statement.flop_count, statement.call_count, statement.tile, is_guarded, is_first
+    likeness = _one_of(
+        (*does, tuple(kinds), terms, extents, buffers, reducing, tuple(auto.items()), item_bytes, frozenset(dtypes))
+    )
     return StatementPlan(
         statement=statement,
         n_loops=len(kept),
         kinds=tuple(kinds),
         terms=terms,
-        extents=tuple(it.extent.constant for it in statement.iterators),
+        extents=extents,
         buffers=buffers,
         idle=frozenset(range(len(kept))).difference(*(b.moving for b in buffers)),
-        reducing=frozenset(place[d] for d in reduction_loops(statement) if d in place),
+        reducing=reducing,
         auto=auto,
         extent_columns=tuple(column(statement.loops[d].extent) for d in kept),
         unroll_column=column(statement.unroll_steps),
+        likeness=likeness,
         others=_others(nest, number, kept),
-        is_first_of_kernel=kernel_of(nest, number).start == number,
-        is_guarded=statement.role is Role.UPDATE and any(_leaves(nest, statement, a) for a in statement.accesses),
-        item_bytes=max(nest.buffers[access.buffer].item_bytes for access in statement.accesses),
-        dtypes=tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write}),
+        is_first_of_kernel=is_first,
+        is_guarded=is_guarded,
+        item_bytes=item_bytes,
+        dtypes=dtypes,
         kind_columns=kind_columns,
     )
+
+
+@lru_cache(maxsize=1 << 14)
+def _one_of(description: tuple[object, ...]) -> object:  # noqa: ARG001 - what it is remembered by
+    """One object for all equal descriptions: those are long, so they are hashed once per statement."""
+    return object()
 
 
 def _leaves(nest: LoopNest, statement: Statement, access: Access) -> bool:

@@ -12,6 +12,8 @@ from kits import nests
 from kits.brute import Runner
 
 from prune_engine.space import Sketch, Variable, VariableKind
+from prune_engine.symbols import evaluate as evaluate_module
+from prune_engine.symbols import structure
 from prune_engine.symbols.evaluate import Evaluator, TableValues, evaluate
 from prune_engine.symbols.expr import (
     Expr,
@@ -239,3 +241,23 @@ def test_candidates_of_several_structures(n: int) -> None:
     columns = nest_columns(batch, formulas)
     assert columns["refused"].tolist() == expected.tolist()
     assert columns["twice"].tolist() == (2 * expected).tolist()
+
+
+@pytest.mark.parametrize("n", [40, 5000])
+def test_a_part_of_a_batch_knows_what_was_worked_out_of_the_whole(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of a batch of more than one stretch, and of a part of a part."""
+    monkeypatch.setattr(structure, "_FEW_OF_STRUCTURE", 1 << 20)
+    sketch = nests.gemm_cpu(64, 64, 64)
+    batch = nests.batch_of(sketch, nests.random_rows(sketch, n))
+    whole = batch.symbol("working_set_l1_bytes")
+    rows = np.arange(0, n, 3)
+    part = batch.take(rows)
+    n_done: list[int] = []
+    counted = {op: lambda *a, f=f: n_done.append(1) or f(*a) for op, f in evaluate_module.OPERATIONS.items()}
+    monkeypatch.setattr(evaluate_module, "OPERATIONS", counted)
+    assert part.symbol("working_set_l1_bytes").tolist() == whole[rows].tolist()
+    of_part = batch.take(rows).take(np.arange(5))
+    assert of_part.symbol("working_set_l1_bytes").tolist() == whole[rows[:5]].tolist()
+    assert not n_done
+    assert len(nests.batch_of(sketch, batch.indices).symbol("working_set_l1_bytes")) == n
+    assert n_done

@@ -11,7 +11,9 @@ from prune_engine_lightgbm.nest_formulas import formulas_of
 
 from prune_engine.metaschedule.interpreter import source
 from prune_engine.symbols.builtin import BUILTIN_SYMBOLS
+from prune_engine.symbols.expr import Expr
 
+_OF_A_NEST = ("statements", "buffers", "is_refused", "is_canonical", "is_unsure", "refusals", "pipelines")
 FORMULAS = {symbol.name: symbol.formula for symbol in BUILTIN_SYMBOLS if symbol.formula} | dict(formulas_of("cpu"))
 
 
@@ -56,3 +58,36 @@ def source_of_truth(nests: source.InterpretedSketch, indices: np.ndarray) -> lis
     from prune_engine.symbols.structure import canonical_by_nests
 
     return list(canonical_by_nests(nests, indices).tolist())
+
+
+@pytest.mark.parametrize("workload", ["conv3x3", "softmax"])
+def test_structures_read_from_where_they_part_are_those_read_from_the_start(workload: str) -> None:
+    space, _ = case(workload, "llvm")
+    n_compared = 0
+    for sketch in space.sketches[:2]:
+        nests = sketch.nests
+        assert isinstance(nests, source.InterpretedSketch)
+        nests.groups(random_batch(space, sketch, 24).indices)
+        for taken, step in _read(nests._first):
+            runner = source.TraceRunner(source.copied(nests._tree), taken, _known(nests._first, taken))
+            runner.tree.tables = nests._tables
+            anew = nests._step(runner)
+            for field in _OF_A_NEST:
+                assert getattr(anew.nest, field) == getattr(step.nest, field), (taken, field)
+            n_compared += len(taken) > 0
+    assert n_compared > 3
+
+
+def _read(step: source._Step, taken: tuple[int, ...] = ()) -> list[tuple[tuple[int, ...], source._Step]]:
+    """The structures that were read, with the locations that lead to them."""
+    if step.nest is not None:
+        return [(taken, step)]
+    return [found for location, inner in step.inner.items() for found in _read(inner, (*taken, location))]
+
+
+def _known(step: source._Step, taken: tuple[int, ...]) -> tuple[Expr, ...]:
+    """The expressions of the locations on the way to a structure."""
+    if not taken:
+        return ()
+    assert step.taken is not None
+    return (step.taken, *_known(step.inner[taken[0]], taken[1:]))
