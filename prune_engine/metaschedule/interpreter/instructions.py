@@ -97,10 +97,19 @@ class TraceRunner:
             self._values.update(zip(inst.outputs, outputs, strict=True))
             self._n_applied += 1
 
-    def forked(self, taken: tuple[int, ...], known: tuple[Expr, ...]) -> TraceRunner:
-        """A runner that goes on from here, where a location was needed, on a tree of its own."""
+    @property
+    def n_taken(self) -> int:
+        """How many locations are decided."""
+        return len(self._taken)
+
+    def forked(self, location: int, taken: Expr) -> TraceRunner:
+        """A runner that goes on from here, where a location was needed, on a tree of its own.
+
+        ``location`` is the one that TVM takes, ``taken`` what the error said of it.
+        """
         copier = Copier()
-        other = TraceRunner(copier.tree(self.tree), taken, known)
+        known = (*(expr for _, expr in self.locations), taken)
+        other = TraceRunner(copier.tree(self.tree), (*self._taken, location), known)
         other.root_annotations = dict(self.root_annotations)
         other.locations = list(self.locations)
         other.fetches = copier.value(self.fetches)

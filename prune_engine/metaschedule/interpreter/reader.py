@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -41,20 +42,21 @@ class KernelReader:
         tiles = _Tiles(variables)
         n_locations = _n_locations(instructions)
         found: dict[int, set[int]] = {}
-        waiting: list[tuple[int, ...]] = [()] if n_locations else []
+        first = partial(TraceRunner, copied(self._tree), ())
+        waiting: list[Callable[[], TraceRunner]] = [first] if n_locations else []
         n_tried = 0
         while waiting and n_tried < _MAX_STRUCTURES:
-            taken = waiting.pop()
+            runner = waiting.pop()()
             n_tried += 1
             try:
-                self._run(instructions, taken)
+                runner.run(instructions)
             except LocationNeededError as needed:
                 options = [p for p, exists in needed.options.items() if tiles.allow(exists)]
                 found.setdefault(needed.variable, set()).update(options)
-                if len(taken) + 1 < n_locations:
+                if runner.n_taken + 1 < n_locations:
                     # What the others may do depends little on which of many loops it is: some are enough, and
                     # the way down goes first.
-                    waiting.extend((*taken, p) for p in _some(options))
+                    waiting.extend(partial(runner.forked, p, needed.taken) for p in _some(options))
         return {variable: sorted(positions) for variable, positions in found.items()}
 
     def interpreted(self, sketch: Sketch, trace: Any) -> Sketch:

@@ -21,7 +21,7 @@ from prune_engine.symbols.expr import Expr, as_expr, both, part
 from prune_engine.symbols.loop_nest import LoopNest
 from prune_engine.symbols.structure import NestGroup
 
-#: Structures kept for the next batch, about 35 KB each.
+#: Structures kept for the next batch, those included that are read as far as a location only: about 35 KB each.
 _MAX_KEPT = 2000
 
 
@@ -40,8 +40,6 @@ class _Step:
     nest: LoopNest | None = None
     variable: int = -1
     taken: Expr | None = None
-    #: The expressions of the locations before.
-    before: tuple[Expr, ...] = ()
     #: Who stands where the next location is needed, and goes on from there under each.
     paused: TraceRunner | None = None
     inner: dict[int, _Step] = field(default_factory=dict)
@@ -74,19 +72,18 @@ class InterpretedSketch:
             self._formulas.clear()
             self._tables.forget()
         found: list[NestGroup] = []
-        self._collect(self._first, (), indices, None, found)
+        self._collect(self._first, indices, None, found)
         return found
 
     def canonical(self, indices: Int32Array) -> NDArray[np.bool_]:
         """Whose decisions are those that run, bool (n,). The others' structures are not read."""
         found = np.ones(len(indices), dtype=np.bool_)
-        self._find_canonical(self._first, (), indices, np.arange(len(indices)), found)
+        self._find_canonical(self._first, 0, indices, np.arange(len(indices)), found)
         return found
 
     def _collect(
         self,
         step: _Step,
-        taken: tuple[int, ...],
         indices: Int32Array,
         rows: NDArray[np.int64] | None,
         found: list[NestGroup],
@@ -99,13 +96,13 @@ class InterpretedSketch:
         (column,) = evaluate([step.taken], self._tables, mine)
         for location in np.unique(column).tolist():
             chosen = np.flatnonzero(column == location)
-            inner = self._inner(step, taken, location)
-            self._collect(inner, (*taken, location), indices, chosen if rows is None else rows[chosen], found)
+            inner = self._inner(step, location)
+            self._collect(inner, indices, chosen if rows is None else rows[chosen], found)
 
     def _find_canonical(
         self,
         step: _Step,
-        taken: tuple[int, ...],
+        n_taken: int,
         indices: Int32Array,
         rows: NDArray[np.intp],
         found: NDArray[np.bool_],
@@ -114,26 +111,25 @@ class InterpretedSketch:
             return
         column, decided = evaluate([step.taken, part(step.variable, 0)], self._tables, indices[rows])
         found[rows[column != decided]] = False
-        if len(taken) + 1 == self._n_locations:
+        if n_taken + 1 == self._n_locations:
             return
         for location in np.unique(column[column == decided]).tolist():
             chosen = rows[(column == location) & (decided == location)]
-            self._find_canonical(self._inner(step, taken, location), (*taken, location), indices, chosen, found)
+            self._find_canonical(self._inner(step, location), n_taken + 1, indices, chosen, found)
 
-    def _inner(self, step: _Step, taken: tuple[int, ...], location: int) -> _Step:
+    def _inner(self, step: _Step, location: int) -> _Step:
         if location not in step.inner:
             assert step.paused is not None
             assert step.taken is not None
-            known = (*step.before, step.taken)
-            step.inner[location] = self._step(step.paused.forked((*taken, location), known), known)
+            step.inner[location] = self._step(step.paused.forked(location, step.taken))
         return step.inner[location]
 
-    def _step(self, runner: TraceRunner, known: tuple[Expr, ...] = ()) -> _Step:
+    def _step(self, runner: TraceRunner) -> _Step:
         self._n_read += 1
         try:
             runner.run(self._instructions)
         except LocationNeededError as needed:
-            return _Step(variable=needed.variable, taken=needed.taken, before=known, paused=runner)
+            return _Step(variable=needed.variable, taken=needed.taken, paused=runner)
         limits = self._facts.limits
         done = post_process(runner, self._facts.kind, limits.max_threads_per_block if limits else 1)
         is_canonical = as_expr(1)
