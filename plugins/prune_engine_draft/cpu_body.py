@@ -13,13 +13,14 @@ Work is counted in *slots*: one instruction as wide as the unit that executes it
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from prune_engine.symbols.loop_nest import Role, Statement
-from prune_engine_draft.cpu_columns import LoopColumns, reach
+from prune_engine_draft.cpu_columns import BoolArray, LoopColumns, reach
 from prune_engine_draft.cpu_plan import AccessPlan, Float32Array, StatementPlan
 
 #: Instructions of a copy behind a condition, for each that it would take without.
@@ -156,6 +157,8 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
     is_open = np.ones(n, dtype=np.bool_)
     is_carried = np.zeros(n, dtype=np.bool_)
     copies = one
+    packs: dict[int, Float32Array] = {}
+    is_whole = [is_open] * plan.n_loops
     for d in reversed(range(plan.n_loops)):
         if loops.is_vector[d] is True and not plan.is_guarded:
             continue
@@ -171,6 +174,7 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
         serial = ~np.asarray(loops.is_parallel[d])
         fits = is_open & (grown <= limit) & serial
         inside[d] = _where(fits, extent)
+        is_whole[d] = fits | ~np.asarray(many)
         copies = copies * inside[d]
         if d in plan.idle:  # all that is inside is straight code, and its results are there from the first turn
             inside[d] = one
@@ -188,15 +192,42 @@ def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
             if (is_auto := along & is_first).any():
                 outside = np.where(is_auto, _auto_slots(extent, unit), outside)
             if (is_packed := along & fits).any():
-                packed = _where(is_packed, extent)
-                inside[d] = inside[d] / packed
-                lanes_of[d] = lanes_of.get(d, one) * packed
+                packs[d] = _where(is_packed, extent)
         turns[d] = outside
         is_open = fits | (is_open & ~many)
+    if packs:
+        _pack(packs, _scalar_results(loops, is_whole), inside, lanes_of)
     is_odd = (lanes > unit.register_lanes) & (lanes % np.float32(unit.register_lanes) > 0)
     is_awkward = is_carried & is_odd
     shuffles = one + is_odd
     return _Split(inside, turns, lanes_of, _product(list(lanes_of.values()), one), is_carried, is_awkward, shuffles)
+
+
+def _scalar_results(loops: LoopColumns, is_whole: Sequence[BoolArray]) -> BoolArray:
+    """Where all that moves results within a buffer of the kernel's own is in the body: they become scalars."""
+    scalar = np.broadcast_to(np.asarray(loops.results_from) >= 0, (loops.n,))
+    for buffer in loops.plan.buffers:
+        if any(access.is_result for access in buffer.accesses):
+            for d in buffer.moving:
+                scalar = scalar & (is_whole[d] | (loops.results_from > d))
+    return scalar
+
+
+def _pack(
+    packs: dict[int, Float32Array],
+    is_scalar: BoolArray,
+    inside: list[Float32Array],
+    lanes_of: dict[int, Float32Array],
+) -> None:
+    """Take the turns of unrolled loops for lanes, as LLVM does: it finds them by stores that follow each other.
+
+    Scalars that a loop carries have no stores, and come in vectors only if their number is even (with 55 of them a
+    1x1 convolution of 55x55 took 1.94 ms for 0.23 ms with the same tiles and results that are stored).
+    """
+    for d, packed in packs.items():
+        lanes = _where(~is_scalar | (packed % 2 == 0), packed)
+        inside[d] = inside[d] / lanes
+        lanes_of[d] = lanes_of[d] * lanes if d in lanes_of else lanes
 
 
 def _gathering(plan: StatementPlan, lanes_of: dict[int, Float32Array], one: Float32Array) -> Float32Array:

@@ -20,7 +20,8 @@ class LoopColumns:
 
     ``extents`` float32 (loops, n), ``many`` bool (loops, n) where a loop has more than one turn, ``unroll_steps``
     float32 (n,), ``kinds`` by loop bool (n,), or a plain bool where all candidates agree; ``parallel_turns``
-    float32 (n,) of all parallel loops together.
+    float32 (n,) of all parallel loops together. ``results_from`` is the plan's, int64 (n,), or the same for all: it
+    alone differs between statements that are alike.
     """
 
     plan: StatementPlan
@@ -30,6 +31,7 @@ class LoopColumns:
     is_vector: tuple[BoolArray | bool, ...]
     is_parallel: tuple[BoolArray | bool, ...]
     parallel_turns: Float32Array
+    results_from: NDArray[np.int64] | int = -1
 
     @property
     def n(self) -> int:
@@ -64,6 +66,16 @@ def loops_of(members: Sequence[Member]) -> LoopColumns:
         is_vector=_are(plan, kinds, LoopKind.VECTORIZED),
         is_parallel=is_parallel,
         parallel_turns=turns,
+        results_from=_results_from(members),
+    )
+
+
+def _results_from(members: Sequence[Member]) -> NDArray[np.int64] | int:
+    depths = [own.results_from for own, _ in members]
+    if len(set(depths)) == 1:
+        return depths[0]
+    return np.repeat(
+        np.array(depths, dtype=np.int64), [len(columns[own.unroll_column]) for own, columns in members]
     )
 
 

@@ -77,6 +77,8 @@ class StatementPlan:
     """A statement without its loops of one turn. ``..._columns`` say where its columns are among the nest's.
 
     ``auto`` gives for each loop that runs along the output's last dimension the loops further in that do so too.
+    Where a reduction's results go to a buffer of the kernel's own, ``results_from`` is the depth from which loops
+    move them within what is left of it when it is compacted; elsewhere it is -1.
     """
 
     statement: Statement
@@ -102,6 +104,7 @@ class StatementPlan:
     dtypes: tuple[str, ...] = ()
     #: Loops whose kind differs between candidates -> the column that says which it is.
     kind_columns: dict[int, int] = field(default_factory=dict)
+    results_from: int = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +153,7 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
     last = last_dimension_iterators(nest, statement)
     along = [[place[d] for t in statement.iterators[n].terms for d, _ in t.over if d in place] for n in last]
     buffers = _buffers(nest, statement, place)
+    others = _others(nest, number, kept)
     apart = frozenset[int]().union(*(a.apart for b in buffers for a in b.accesses))
     auto = {d: tuple(k for k in loops if k > d) for loops in along for d in loops if d not in apart}
     is_guarded = statement.role is Role.UPDATE and any(_leaves(nest, statement, a) for a in statement.accesses)
@@ -175,12 +179,13 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
         extent_columns=tuple(column(statement.loops[d].extent) for d in kept),
         unroll_column=column(statement.unroll_steps),
         likeness=likeness,
-        others=_others(nest, number, kept),
+        others=others,
         is_first_of_kernel=is_first,
         is_guarded=is_guarded,
         item_bytes=item_bytes,
         dtypes=dtypes,
         kind_columns=kind_columns,
+        results_from=_results_from(nest, statement, buffers, others),
     )
 
 
@@ -215,6 +220,20 @@ def _others(nest: LoopNest, number: int, kept: Sequence[int]) -> tuple[tuple[int
         of_theirs = sum(loop.extent.constant != 1 for loop in theirs[:shared])
         found.append((other, min(sum(d < shared for d in kept), of_theirs)))
     return tuple(found)
+
+
+def _results_from(
+    nest: LoopNest, statement: Statement, buffers: Sequence[BufferPlan], others: Sequence[tuple[int, int]]
+) -> int:
+    """The loops that a reduction shares with everybody who reads its results; -1 where those are an argument."""
+    own = [b.name for b in buffers if not b.is_argument and any(access.is_result for access in b.accesses)]
+    shared = [
+        depth
+        for other, depth in others
+        if nest.statements[other].role is not Role.INIT
+        and any(access.buffer in own for access in nest.statements[other].accesses)
+    ]
+    return min(shared, default=-1) if statement.role is Role.UPDATE else -1
 
 
 def _buffers(nest: LoopNest, statement: Statement, place: dict[int, int]) -> tuple[BufferPlan, ...]:
