@@ -30,7 +30,8 @@ class Row:
 
     ``speedups`` are untuned over tuned seconds of all kernels together, by contender, and ``percent`` is
     100 (S - 1) / (S_full - 1). ``secs`` and ``match`` are by number of measurements: what transfer took, and full
-    tuning to be as good; ``n_measured`` is the mean over the kernels that can be tuned of what was really measured.
+    tuning to be as good; ``n_measured`` is the mean over the kernels that can be tuned of what was really measured,
+    ``n_full_trials`` what full tuning measured of all of them.
     """
 
     subject: str
@@ -42,6 +43,7 @@ class Row:
     secs: Mapping[int, float]
     match: Mapping[int, Match]
     n_measured: Mapping[int, float]
+    n_full_trials: int
 
 
 def row(tuned: Tuned, moved: Moved, timed: Timed) -> Row:
@@ -66,6 +68,7 @@ def row(tuned: Tuned, moved: Moved, timed: Timed) -> Row:
         secs=dict(moved.secs),
         match={limit: time_to_match(tuned, timed, secs[at(limit)]) for limit in limits},
         n_measured={limit: _measured(moved, limit, tunable) for limit in limits},
+        n_full_trials=sum(len(task.trials) for task in tuned.tasks),
     )
 
 

@@ -25,7 +25,7 @@ from transfer_quality import (
     time_to_match,
 )
 from transfer_records import ALL, FULL, SEARCH_ONLY, SEEDED, SEEDS_ONLY, UNTUNED, Moved, State, Timed, Tuned, at
-from transfer_subjects import AWKWARD_NAMES, SIBLINGS, SUBJECTS
+from transfer_subjects import AWKWARD_NAMES, DONOR_NAMES, SIBLINGS, SUBJECTS
 
 PAGE, DATA = "transfer.md", "transfer.json"
 #: What was aimed at: percentage of the maximum by number of measurements, the mean over models.
@@ -41,7 +41,8 @@ def write(state: State, out: Path, limits: Sequence[int], source_limit: int) -> 
     parts = [
         "# Schedule transfer",
         "Written by `python tests/benchmarks/transfer.py`, whose `--help` says what each part does. The maximum is "
-        "what `prune-engine tune` gains from nothing in its seconds: the percentage is 100 (S - 1) / (S_full - 1), "
+        f"what `prune-engine tune` gains from nothing in {_budgets(state)}; where its trials (last column) are hardly "
+        "more than 16 for each kernel, a longer one would gain more. The percentage is 100 (S - 1) / (S_full - 1), "
         "where S is the speedup over untuned kernels, all kernels of a model together. All schedules of a kernel "
         "were timed in turns. Of n measurements per kernel half are of transferred schedules, where there are as "
         "many, the rest of what the draft and the verifier think best, and the best ships, or the untuned kernel "
@@ -109,6 +110,7 @@ def _table_of(rows: Sequence[Row], limits: Sequence[int]) -> str:
     header += [f"% at {n}" for n in limits]
     header += [f"measured at {max(limits)}", *(f"s at {n}" for n in limits if n)]
     header += [f"s of full tuning to match {n}" for n in limits] + [f"times faster at {n}" for n in limits if n]
+    header.append("trials of full tuning")
     lines = []
     for one in rows:
         cells = [one.subject, f"{one.n_kernels}, {one.n_tunable}, {one.n_with_sources}"]
@@ -117,7 +119,7 @@ def _table_of(rows: Sequence[Row], limits: Sequence[int]) -> str:
         cells += [f"{one.n_measured[max(limits)]:.1f}", *(f"{one.secs[n]:.1f}" for n in limits if n)]
         cells += [_match(one.match[n]) for n in limits]
         cells += [_ratio(one.match[n], one.secs[n]) for n in limits if n]
-        lines.append(cells)
+        lines.append([*cells, str(one.n_full_trials)])
     means = ["**mean**", "", "", *("" for _ in limits)]
     means += [_percent(mean(one.percent[at(n)] for one in rows)) for n in limits]
     means += ["", *("" for n in limits if n), *("" for _ in limits)]
@@ -126,6 +128,7 @@ def _table_of(rows: Sequence[Row], limits: Sequence[int]) -> str:
         told = geometric_mean(ratios)
         at_least = "at least " if any(one.match[n].is_floor for one in rows) else ""
         means.append(f"{at_least}{told:.1f} (geometric)" if told else "-")
+    means.append("")
     return _table(header, [*lines, means])
 
 
@@ -349,6 +352,18 @@ def _pool(state: State, tuned: Tuned, limit: int) -> float | None:
     moved = state.moved[tuned.subject, ALL]
     full = row(tuned, moved, state.timed[tuned.subject, ALL]).speedups[FULL]
     return percent_of_maximum(own_speedup(tuned, moved, limit), full)
+
+
+def _budgets(state: State) -> str:
+    """Seconds and threads of the full tunings, as a phrase."""
+    kernels = (*AWKWARD_NAMES, *DONOR_NAMES)
+    told = [
+        f"{', '.join(sorted({f'{run.seconds:g} s' for run in runs}))} a {what}"
+        for what, is_kernel in (("model", False), ("kernel", True))
+        if (runs := [run for run in state.tuned.values() if (run.subject in kernels) is is_kernel])
+    ]
+    threads = ", ".join(str(n) for n in sorted({run.n_threads for run in state.tuned.values()}))
+    return f"{' and '.join(told)} (threads: {threads})" if told else "its seconds"
 
 
 def _dates(state: State) -> str:
