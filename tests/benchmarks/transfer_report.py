@@ -41,8 +41,9 @@ def write(state: State, out: Path, limits: Sequence[int], source_limit: int) -> 
     parts = [
         "# Schedule transfer",
         "Written by `python tests/benchmarks/transfer.py`, whose `--help` says what each part does. The maximum is "
-        f"what `prune-engine tune` gains from nothing in {_budgets(state)}; where its trials (last column) are hardly "
-        "more than 16 for each kernel, a longer one would gain more. The percentage is 100 (S - 1) / (S_full - 1), "
+        f"what `prune-engine tune` gains from nothing in {_budgets(state)}; where its trials (last column) are "
+        "hardly more than 16 for each kernel, a longer one would gain more. The percentage is "
+        "100 (S - 1) / (S_full - 1), "
         "where S is the speedup over untuned kernels, all kernels of a model together. All schedules of a kernel "
         "were timed in turns. Of n measurements per kernel half are of transferred schedules, where there are as "
         "many, the rest of what the draft and the verifier think best, and the best ships, or the untuned kernel "
