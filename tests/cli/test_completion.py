@@ -37,7 +37,7 @@ def offered(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 
 def test_verbs(offered: Offered) -> None:
     assert offered("tr") == ["transfer"]
-    assert set(offered("p")) == {"prune", "plugins", "policy", "profiles"}
+    assert set(offered("p")) == {"prior", "prune", "plugins", "policy", "profiles"}
     assert "show" in offered("profiles", "s")
 
 
