@@ -103,7 +103,8 @@ class Transferring:
 
         Where one is to ship unmeasured it is chosen now.
         """
-        if not self._config.transfer:
+        # Without transfers there is nothing to ask, but something may have to ship unmeasured.
+        if not self._config.transfer or not (self._transfers or self._config.transfer_only):
             return None
         if not state.transfer.is_asked:
             if self._config.transfer_only and not self._config.transfer_trials:

@@ -125,3 +125,9 @@ def test_unmeasured_the_best_of_the_draft_ships_where_there_is_no_seed(run_engin
     assert outcome.summary.stop_reason == "ranked"
     (nothing,) = run_engine([make_task("b")], **options, transfer_search_share=0.0).result.tasks
     assert nothing.trace_json is None
+
+
+def test_a_search_without_transfers_tells_of_none(run_engine: RunEngine) -> None:
+    (outcome,) = run_engine([make_task()], n_trials=4, blocked_plugins=("transfer",)).result.tasks
+    assert outcome.summary.n_trials == 4
+    assert outcome.transfer is None
