@@ -238,9 +238,18 @@ def test_copies_along_the_last_dimension_are_packed_where_nothing_is_vectorised(
     assert across > 8 * along
 
 
-@pytest.mark.parametrize(("width", "shared", "is_scalar"), [(55, 1, True), (56, 1, False), (55, 0, False)])
+@pytest.mark.parametrize(
+    ("width", "kind", "shared", "is_scalar"),
+    [
+        (55, LoopKind.SERIAL, 1, True),
+        (56, LoopKind.SERIAL, 1, False),
+        (55, LoopKind.SERIAL, 0, False),
+        (55, LoopKind.PARALLEL, 1, True),
+        (55, LoopKind.PARALLEL, 0, False),
+    ],
+)
 def test_scalars_that_a_loop_carries_are_packed_in_even_numbers_only(
-    width: int, shared: int, is_scalar: bool
+    width: int, kind: LoopKind, shared: int, is_scalar: bool
 ) -> None:
     """Rows of a 1x1 convolution, unrolled: read within the loop over rows, the results are scalars, else stored."""
     b = nests.Builder()
@@ -249,7 +258,7 @@ def test_scalars_that_a_loop_carries_are_packed_in_even_numbers_only(
     b.buffer("W", (8, 60))
     b.buffer("P", (8, width), stored=8 * width)
     b.buffer("Y", (8, width))
-    rows = ("y", y[0], LoopKind.SERIAL)
+    rows = ("y", y[0], kind)
     loops = [rows, ("k", k[0], LoopKind.SERIAL), ("x", x[0], LoopKind.SERIAL)]
     its = [nests.sized(nests.tiled("vy", y, (0,)), 8), nests.sized(nests.tiled("vx", x, (2,)), width)]
     sums = [*its, nests.sized(nests.tiled("vk", k, (1,), True), 60)]
@@ -260,7 +269,7 @@ def test_scalars_that_a_loop_carries_are_packed_in_even_numbers_only(
     accesses = [nests.read("P", 0, 1), nests.write("Y", 0, 1)]
     b.statement("Y", Role.COPY, copies, copied, accesses, shared=shared)
     batch = nests.batch_of(sketch := b.sketch(b.nest()), nests.random_rows(sketch, 1))
-    (chained,) = cpu_terms(batch, make_profile()).terms["core"]
+    (chained,) = cpu_terms(batch, make_profile(cores=1)).terms["core"]
     packed = 8 * 60 * np.ceil(width / 16) / CLOCK_HZ
     assert (chained > 5 * packed) == is_scalar
 
