@@ -6,13 +6,13 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from adapters_kernels import RecordedKernel
 from kits import synthetic_kernels as synthetic
+from kits.synthetic_kernels import stencil_space
 from numpy.typing import NDArray
-from prune_engine_kernel_tuner import KernelSpace, kernel_space
+from prune_engine_kernel_tuner import KernelSpace
 
 from prune_engine.recorded.ranking import found_in_order, rank_correlation
 
@@ -73,25 +73,14 @@ def judged(device: str, source: str | None, space: KernelSpace, run_secs: NDArra
 
 def of_invented_kernel() -> Iterator[Order]:
     """A stencil with invented times, ordered from nothing and from an invented slower device."""
-
-    def space(**more: Any) -> KernelSpace:
-        return kernel_space(
-            synthetic.TUNE_PARAMS,
-            synthetic.RESTRICTIONS,
-            profile="nvidia-a100-sxm-40gb",
-            symbols=synthetic.SYMBOLS,
-            n_results=synthetic.SIZE**2,
-            **more,
-        )
-
-    plain = space()
+    plain = stencil_space()
     configurations = plain.configurations(range(len(plain.pruned)))
     secs = 1e-3 * synthetic.millis(configurations, "fast")
     yield judged("fast", None, plain, secs)
     with tempfile.TemporaryDirectory() as folder:
         there = Path(folder) / "slow.json"
         synthetic.write_cache(there, configurations, "slow")
-        yield judged("fast", "slow", space(elsewhere=(there, "nvidia-t4")), secs)
+        yield judged("fast", "slow", stencil_space(elsewhere=(there, "nvidia-t4")), secs)
 
 
 def of_recorded_kernel(kernel: RecordedKernel) -> Iterator[Order]:

@@ -12,8 +12,10 @@ import pytest
 from kits.recordings import RECORDS_FILE, schedules, write_database
 from kits.stores import DEVICE, add_run
 
+from prune_engine.cli.prior import _ROWS
 from prune_engine.hardware.registry import ProfileRegistry
 from prune_engine.hardware.slice import with_threads
+from prune_engine.recorded.priors import N_ROWS
 from prune_engine.store.sql import SqlStore
 
 PROFILE = ("--profile", "amd-epyc-9654")
@@ -77,6 +79,10 @@ def test_a_recording_becomes_a_prior_that_changes_an_order(inside: Inside, folde
     assert found["none"]["ranked_by"] == "draft.symbols"
     assert found["gemm.model"]["ranked_by"] == "lightgbm.residual"
     assert found["none"]["correlation"] != found["gemm.model"]["correlation"]
+
+
+def test_the_default_is_that_of_the_function() -> None:
+    assert _ROWS == N_ROWS, "the command must not import numpy to tell it"
 
 
 def test_several_sources_and_what_is_left_out(inside: Inside, folder: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from prune_engine_kernel_tuner import KernelSpace, kernel_space
 
 SIZE = 4096
 RADIUS = 4
@@ -129,3 +130,14 @@ def write_t4(path: Path, configurations: list[tuple[Any, ...]], device: str) -> 
     path.write_text(
         json.dumps({"results": results, "schema_version": "1.0.0", "metadata": {"timeunit": "milliseconds"}})
     )
+
+
+def stencil_space(**more: Any) -> KernelSpace:
+    """The stencil's space for an A100, with other arguments of `kernel_space` where they are given."""
+    given: dict[str, Any] = {
+        "restrictions": RESTRICTIONS,
+        "profile": "nvidia-a100-sxm-40gb",
+        "symbols": SYMBOLS,
+        "n_results": SIZE**2,
+    }
+    return kernel_space(TUNE_PARAMS, **{**given, **more})

@@ -11,21 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 from kits import synthetic_kernels as synthetic
+from kits.synthetic_kernels import stencil_space as space
 from prune_engine_kernel_tuner import KernelSpace, Results, kernel_space, read_results
 
 from prune_engine.errors import ConfigError
 
 kernel_tuner = pytest.importorskip("kernel_tuner", reason="the optional extra kernel-tuner")
-
-
-def space(**more: Any) -> KernelSpace:
-    given: dict[str, Any] = {
-        "restrictions": synthetic.RESTRICTIONS,
-        "profile": "nvidia-a100-sxm-40gb",
-        "symbols": synthetic.SYMBOLS,
-        "n_results": synthetic.SIZE**2,
-    }
-    return kernel_space(synthetic.TUNE_PARAMS, **{**given, **more})
 
 
 @pytest.fixture(scope="module")

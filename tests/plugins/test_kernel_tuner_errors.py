@@ -7,24 +7,14 @@ import sys
 from typing import Any
 
 import pytest
-from kits import synthetic_kernels as synthetic
-from prune_engine_kernel_tuner import KernelSpace, kernel_space
+from kits.synthetic_kernels import stencil_space as space
+from prune_engine_kernel_tuner import kernel_space
 from prune_engine_kernel_tuner.devices import profile_of_device
 
 from prune_engine.errors import ConfigError, SpaceError
 from prune_engine.hardware.registry import ProfileRegistry
 
 kernel_tuner = pytest.importorskip("kernel_tuner", reason="the optional extra kernel-tuner")
-
-
-def space(**more: Any) -> KernelSpace:
-    given: dict[str, Any] = {
-        "restrictions": synthetic.RESTRICTIONS,
-        "profile": "nvidia-a100-sxm-40gb",
-        "symbols": synthetic.SYMBOLS,
-        "n_results": synthetic.SIZE**2,
-    }
-    return kernel_space(synthetic.TUNE_PARAMS, **{**given, **more})
 
 
 def test_nothing_left_says_what_dropped_it() -> None:
