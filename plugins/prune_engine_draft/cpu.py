@@ -8,12 +8,13 @@ from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.symbols.loop_nest import Role
 from prune_engine.symbols.structure import group_columns
-from prune_engine_draft.cpu_body import Body, VectorUnit, body_of
+from prune_engine_draft.cpu_body import Body, body_of
 from prune_engine_draft.cpu_caches import boxes_of, filled_bytes
 from prune_engine_draft.cpu_columns import LoopColumns
 from prune_engine_draft.cpu_machine import CpuMachine, machine_of
 from prune_engine_draft.cpu_plan import Float32Array, StatementPlan, plan_of
 from prune_engine_draft.cpu_together import Positions, Together, together
+from prune_engine_draft.cpu_unrolling import VectorUnit
 from prune_engine_draft.terms import DraftTerms, Float64Array
 
 #: Cycles until the result of a fused multiply-add can be used; stores a core can do at once.
@@ -95,7 +96,12 @@ def _judge(groups: Together, machine: CpuMachine, combine: str) -> dict[str, Flo
     for alike in groups.alike:
         one = alike.loops
         item = one.plan.item_bytes
-        unit = VectorUnit(max(1, machine.register_bytes // item), max(1, machine.unit_bytes // item), _FULL_UNROLL)
+        unit = VectorUnit(
+            max(1, machine.register_bytes // item),
+            max(1, machine.unit_bytes // item),
+            machine.registers,
+            _FULL_UNROLL,
+        )
         _add_core(found, alike.at, one, body_of(one, unit), machine, combine)
         if alike.boxes:
             filled = filled_bytes(one, alike.boxes, groups.room(alike), machine.caches)

@@ -1,12 +1,8 @@
 """What one statement does in a core's vector unit: instructions, registers and chains of its innermost body.
 
-The *body* is what the innermost loops unroll to: the vector lanes, and serial loops as long as the copies stay
-within the limit (TVM's unroll pragma, or LLVM's own full unrolling). What the body touches twice is loaded once,
-and what the loops right outside do not move stays in registers. Where TVM vectorised nothing, LLVM vectorises the
-loop that runs along the last dimension: copies of the body if it is unrolled, or else the loop right outside.
-A reduction that reads past the edges of a buffer (padding that was inlined) is not vectorised at all, what calls a
-function only where TVM did so. Of padding that is a statement by itself the conditions are settled in each copy, or
-before the loop. Loops around the body that move nothing cost nothing: LLVM does the work before them.
+What the body touches twice is loaded once, unless LLVM loses sight of it; what the loops right outside do not move
+stays in registers, as far as there are any. Of padding that is a statement by itself the conditions are settled in
+each copy, or before the loop. Loops around the body that move nothing cost nothing: LLVM does the work before them.
 
 Work is counted in *slots*: one instruction as wide as the unit that executes it. Wider ones take several.
 """
@@ -17,25 +13,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from prune_engine.symbols.loop_nest import Role, Statement
-from prune_engine_draft.cpu_columns import BoolArray, LoopColumns, reach
+from prune_engine_draft.cpu_columns import BoolArray, LoopColumns, extent_where, product, reach
 from prune_engine_draft.cpu_plan import AccessPlan, Float32Array, StatementPlan
+from prune_engine_draft.cpu_unrolling import Split, VectorUnit, split_of
 
 #: Instructions of a copy behind a condition, for each that it would take without.
 _GUARD_COST = 2
-#: A lane that is loaded by itself is two instructions (load, insert); what LLVM unrolls is counted in copies of 6.
-_COPIES_PER_LANE = 2 / 6
-
-
-@dataclass(frozen=True, slots=True)
-class VectorUnit:
-    """Lanes of a register and of the executing unit for one width of elements; ``full_unroll`` is LLVM's limit."""
-
-    register_lanes: int
-    unit_lanes: int
-    full_unroll: int
+#: Loads from buffers that the kernel writes too are taken out of a loop up to this many (its licm-mssa cap).
+_MOST_HOISTED = 100
+#: Accesses between two of the same element over which LLVM still sees that memory holds what it did (its
+#: memdep-block-scan-limit, in instructions).
+_SEES = 100
+#: Slots of a lane that a torn vector of results takes from one turn to the next (taken out and put in: 97 cycles
+#: for two of 56 lanes were measured), and of one that was loaded before the loop: often put together there.
+_TORN_RESULT, _TORN_OPERAND = 2, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,54 +58,51 @@ class Body:
     calls: Float32Array
 
 
-@dataclass(frozen=True, slots=True)
-class _Split:
-    """Per loop, float32 (n,): its extent within the body, and the turns outside that start a body.
-
-    ``lanes_of`` are the extents of loops that are vectorised, 1 where they are not. Vectors are awkward that are
-    wider than a register, no multiple of it, and kept over a loop: LLVM takes them apart. Others
-    of such a width need ``shuffles``: 2 for every instruction of 1.
-    """
-
-    inside: list[Float32Array]
-    turns: list[Float32Array]
-    lanes_of: dict[int, Float32Array]
-    lanes: Float32Array
-    is_carried: NDArray[np.bool_]
-    is_awkward: NDArray[np.bool_]
-    shuffles: Float32Array
-
-
 def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
     """The counts of one statement."""
     plan, statement = loops.plan, loops.plan.statement
     if statement.role is Role.INIT:
         return _init_body(loops, unit)
-    split = _split(loops, unit)
+    split = split_of(loops, unit)
     zero, one = np.zeros(loops.n, dtype=np.float32), np.ones(loops.n, dtype=np.float32)
     prefixes, bodies = [], one
     for turns in split.turns:
         bodies = bodies * turns
         prefixes.append(bodies)
-    copies = _product(split.inside, one)
-    taken = [_product([split.inside[d] for term in terms for d in term.loops], one) for terms in plan.terms]
+    copies = product(split.inside, one)
+    taken = [product([split.inside[d] for term in terms for d in term.loops], one) for terms in plan.terms]
     work = _instructions(statement, unit) * (_GUARD_COST if plan.is_guarded else 1)
     loads, results, stores, reloads, registers, accumulators = zero, zero, zero, zero, zero, one
+    hoisted = zero
+    forgets = _forgets(plan, split, one)
     for buffer in plan.buffers:
         for access in buffer.accesses:
             slots, held = _in_body(access, taken, split, unit)
-            moved = slots * _starts(access, split, prefixes, one)
+            slots = slots * _repeats(access, forgets, split, one)
+            starts = _starts(access, split, prefixes, one)
+            moved = slots * starts
+            lanes = held * np.float32(unit.register_lanes)
             if access.is_write:
                 stores, accumulators = stores + moved, held
                 if statement.role is Role.UPDATE:
+                    results = results + lanes * bodies * (split.has_torn_results * np.float32(_TORN_RESULT))
                     registers = registers + held
                     reloads = slots * bodies - moved
             elif access.is_result:
                 results = results + moved
             else:
-                loads = loads + moved
+                is_ahead = starts < bodies
+                if not buffer.is_argument:
+                    is_ahead = is_ahead & (slots <= np.float32(_MOST_HOISTED))
+                    moved = np.where(is_ahead, moved, slots * bodies)
+                is_torn = is_ahead & split.has_torn_operands
+                loads = loads + moved + lanes * bodies * (is_torn * np.float32(_TORN_OPERAND))
+                hoisted = hoisted + held * (is_ahead & ~is_torn)
                 registers = registers + np.where(split.lanes > 1, np.minimum(held, 2), 1)
-    inner = _product([split.inside[d] for d in sorted(plan.reducing)], one)
+    # What was loaded before the loop and finds no register is loaded again in each of its turns.
+    room = np.maximum(np.float32(unit.registers - 2) - accumulators, 0)
+    loads = loads + np.maximum(hoisted - room, 0) * bodies
+    inner = product([split.inside[d] for d in sorted(plan.reducing)], one)
     is_update = statement.role is Role.UPDATE
     return Body(
         ideal=loops.extents.prod(axis=0) * np.float32(_instructions(statement, unit) / unit.unit_lanes),
@@ -131,119 +121,50 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
     )
 
 
+def _forgets(plan: StatementPlan, split: Split, one: Float32Array) -> list[BoolArray]:
+    """Per loop within the body, whether LLVM does not see over a turn of it that memory holds what it did.
+
+    What is stored to could be what was loaded, so it looks for all between two accesses to the same element, and
+    gives up after some. Results that are local are not stored before the end.
+    """
+    accesses = one  # the store of one copy; its loads, lane by lane where elements are apart
+    for buffer in plan.buffers:
+        for access in buffer.accesses:
+            if not access.is_write:
+                accesses = accesses + product([v for d, v in split.lanes_of.items() if d in access.apart], one)
+    found: list[BoolArray] = []
+    for turns in reversed(split.inside):
+        found.append((accesses > _SEES) & ~split.is_local)
+        accesses = accesses * turns
+    return found[::-1]
+
+
+def _repeats(access: AccessPlan, forgets: Sequence[BoolArray], split: Split, one: Float32Array) -> Float32Array:
+    """How often the body loads (or stores) what it has loaded before."""
+    turns = [
+        extent_where(forgets[d], turns)
+        for d, turns in enumerate(split.inside)
+        if turns is not one and d not in access.moving
+    ]
+    return product(turns, one)
+
+
 def _init_body(loops: LoopColumns, unit: VectorUnit) -> Body:
     """Start values are stored, as wide as the loops are vectorised; that is all there is to it."""
     zero, one = np.zeros(loops.n, dtype=np.float32), np.ones(loops.n, dtype=np.float32)
-    vectors = [_where(v, loops.extents[d]) for d, v in enumerate(loops.is_vector) if v is not False]
-    lanes = _product(vectors, one)
+    vectors = [extent_where(v, loops.extents[d]) for d, v in enumerate(loops.is_vector) if v is not False]
+    lanes = product(vectors, one)
     stores = loops.extents.prod(axis=0) / lanes * _pieces(lanes, unit.unit_lanes)
     return Body(zero, zero, zero, zero, stores, zero, one, one, one, zero, zero, zero, zero)
 
 
-def _split(loops: LoopColumns, unit: VectorUnit) -> _Split:
-    plan, n = loops.plan, loops.n
-    one = np.ones(n, dtype=np.float32)
-    inside, turns = [one] * plan.n_loops, [one] * plan.n_loops
-    lanes_of = {
-        d: _where(is_vector, loops.extents[d])
-        for d, is_vector in enumerate(loops.is_vector)
-        if is_vector is not False and not plan.is_guarded
-    }
-    lanes = _product(list(lanes_of.values()), one)
-    scalar = lanes == 1
-    size = np.ceil(lanes / np.float32(unit.register_lanes)) + _gathering(plan, lanes_of, one)
-    by_compiler = np.floor(np.float32(unit.full_unroll) / size)
-    limit = np.maximum(loops.unroll_steps, by_compiler)
-    is_open = np.ones(n, dtype=np.bool_)
-    is_carried = np.zeros(n, dtype=np.bool_)
-    copies = one
-    packs: dict[int, Float32Array] = {}
-    is_whole = [is_open] * plan.n_loops
-    for d in reversed(range(plan.n_loops)):
-        if loops.is_vector[d] is True and not plan.is_guarded:
-            continue
-        extent, many = loops.extents[d], loops.many[d]
-        if d in lanes_of:
-            extent = extent / lanes_of[d]
-            many = extent > 1
-        if loops.is_parallel[d] is True:
-            turns[d] = extent
-            is_whole[d] = ~np.asarray(many)
-            is_open = np.zeros(n, dtype=np.bool_)
-            continue
-        grown = copies * extent
-        serial = ~np.asarray(loops.is_parallel[d])
-        fits = is_open & (grown <= limit) & serial
-        inside[d] = _where(fits, extent)
-        is_whole[d] = fits | ~np.asarray(many)
-        copies = copies * inside[d]
-        if d in plan.idle:  # all that is inside is straight code, and its results are there from the first turn
-            inside[d] = one
-            turns[d] = np.where(is_open & serial, one, extent)
-            is_open = is_open & serial
-            continue
-        is_first = is_open & ~fits & many
-        outside = extent / inside[d]
-        if d in plan.reducing:
-            is_carried |= is_first
-        if d in plan.auto and not plan.is_guarded and not plan.statement.call_count:
-            along = scalar & many & serial
-            for further in plan.auto[d]:
-                along &= ~loops.many[further]
-            if (is_auto := along & is_first).any():
-                outside = np.where(is_auto, _auto_slots(extent, unit), outside)
-            if (is_packed := along & fits).any():
-                packs[d] = _where(is_packed, extent)
-        turns[d] = outside
-        is_open = fits | (is_open & ~many)
-    if packs:
-        _pack(packs, _scalar_results(loops, is_whole), inside, lanes_of)
-    is_odd = (lanes > unit.register_lanes) & (lanes % np.float32(unit.register_lanes) > 0)
-    is_awkward = is_carried & is_odd
-    shuffles = one + is_odd
-    return _Split(inside, turns, lanes_of, _product(list(lanes_of.values()), one), is_carried, is_awkward, shuffles)
-
-
-def _scalar_results(loops: LoopColumns, is_whole: Sequence[BoolArray]) -> BoolArray:
-    """Where all that moves results within a buffer of the kernel's own is in the body: they become scalars."""
-    scalar = np.broadcast_to(np.asarray(loops.results_from) >= 0, (loops.n,))
-    for buffer in loops.plan.buffers:
-        if any(access.is_result for access in buffer.accesses):
-            for d in buffer.moving:
-                scalar = scalar & (is_whole[d] | (loops.results_from > d))
-    return scalar
-
-
-def _pack(
-    packs: dict[int, Float32Array],
-    is_scalar: BoolArray,
-    inside: list[Float32Array],
-    lanes_of: dict[int, Float32Array],
-) -> None:
-    """Take the turns of unrolled loops for lanes, as LLVM does: it finds them by stores that follow each other.
-
-    Scalars that a loop carries have no stores, and come in vectors only if their number is even: with 55 of them a
-    1x1 convolution was seen to take eight times as long as with the same tiles and results that are stored.
-    """
-    for d, packed in packs.items():
-        lanes = _where(~is_scalar | (packed % 2 == 0), packed)
-        inside[d] = inside[d] / lanes
-        lanes_of[d] = lanes_of[d] * lanes if d in lanes_of else lanes
-
-
-def _gathering(plan: StatementPlan, lanes_of: dict[int, Float32Array], one: Float32Array) -> Float32Array:
-    """Instructions, in copies' worth, by which vectors are put together whose elements do not follow each other."""
-    lanes: Float32Array = np.zeros_like(one)
-    for buffer in plan.buffers:
-        for access in buffer.accesses:
-            apart = _product([extent for d, extent in lanes_of.items() if d in access.apart], one)
-            lanes = lanes + apart * (apart > 1)
-    copies: Float32Array = lanes * np.float32(_COPIES_PER_LANE)
-    return copies
+def _gathered(apart: Float32Array) -> Float32Array:
+    """Slots of lanes that are loaded by themselves: each a load, and an instruction that puts it in its place."""
+    return extent_where(apart > 1, np.float32(2) * apart)
 
 
 def _in_body(
-    access: AccessPlan, taken: list[Float32Array], split: _Split, unit: VectorUnit
+    access: AccessPlan, taken: list[Float32Array], split: Split, unit: VectorUnit
 ) -> tuple[Float32Array, Float32Array]:
     """Slots that the body needs to load (or store) an access once, and registers that hold it."""
     one = np.ones_like(split.lanes)
@@ -253,17 +174,17 @@ def _in_body(
             continue
         values = reach(dimension, taken)
         if len(dimension.iterators) > 1:
-            values = np.minimum(values, _product([taken[n] for n, _ in dimension.iterators], one))
+            values = np.minimum(values, product([taken[n] for n, _ in dimension.iterators], one))
         elif dimension.iterators[0][1] > 1:
             values = taken[dimension.iterators[0][0]]
         elements = elements * values
-    along = _product([lanes for d, lanes in split.lanes_of.items() if d in access.along], one)
-    apart = _product([lanes for d, lanes in split.lanes_of.items() if d in access.apart], one)
-    slots = elements * apart * np.where(split.is_awkward, along, _pieces(along, unit.unit_lanes))
+    along = product([lanes for d, lanes in split.lanes_of.items() if d in access.along], one)
+    apart = product([lanes for d, lanes in split.lanes_of.items() if d in access.apart], one)
+    slots = elements * _gathered(apart) * _pieces(along, unit.unit_lanes)
     return slots, elements * np.ceil(along * apart / np.float32(unit.register_lanes))
 
 
-def _starts(access: AccessPlan, split: _Split, prefixes: list[Float32Array], one: Float32Array) -> Float32Array:
+def _starts(access: AccessPlan, split: Split, prefixes: list[Float32Array], one: Float32Array) -> Float32Array:
     """How often an access's part of the body is brought in: loops right outside that leave it do not count."""
     starts = one
     for d, turns in enumerate(split.turns):
@@ -272,22 +193,17 @@ def _starts(access: AccessPlan, split: _Split, prefixes: list[Float32Array], one
     return starts
 
 
-def _vector_slots(split: _Split, unit: VectorUnit) -> Float32Array:
+def _vector_slots(split: Split, unit: VectorUnit) -> Float32Array:
     """Slots of one vector operation."""
-    slots = split.shuffles * np.ceil(split.lanes / np.float32(unit.unit_lanes))
-    return np.where(split.is_awkward, split.lanes, slots)
+    whole = np.ceil(split.lanes / np.float32(unit.unit_lanes))
+    slots: Float32Array = split.shuffles * np.where(split.is_packed, _pieces(split.lanes, unit.unit_lanes), whole)
+    return slots
 
 
 def _instructions(statement: Statement, unit: VectorUnit) -> int:
     """Of one copy: a multiply and an add are one, and so are all of a dot product instruction."""
     per_instruction = 2 * unit.unit_lanes if statement.tile is not None else 2
     return max(1, -(-statement.flop_count // per_instruction))
-
-
-def _where(condition: NDArray[np.bool_] | bool, extent: Float32Array) -> Float32Array:
-    """The extent (>= 1) where a condition holds, else 1; a quarter of the time of ``np.where``."""
-    found: Float32Array = np.maximum(extent * condition, np.float32(1))
-    return found
 
 
 def _pieces(lanes: Float32Array, unit_lanes: int) -> Float32Array:
@@ -301,21 +217,3 @@ def _pieces(lanes: Float32Array, unit_lanes: int) -> Float32Array:
         rest = rest - takes * np.float32(size)
         size //= 2
     return found
-
-
-def _auto_slots(extent: Float32Array, unit: VectorUnit) -> Float32Array:
-    """Slots of a loop that LLVM vectorises: by the power of two that takes the fewest, the rest one by one."""
-    slots, width = extent, 2
-    while width <= unit.register_lanes:
-        whole = np.floor(extent / np.float32(width))
-        wide = whole * np.float32(max(1, width // unit.unit_lanes)) + (extent - whole * np.float32(width))
-        slots = np.minimum(slots, wide)
-        width *= 2
-    return slots
-
-
-def _product(factors: list[Float32Array], one: Float32Array) -> Float32Array:
-    result = one
-    for factor in factors:
-        result = factor if result is one else result * factor
-    return result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from prune_engine.symbols.loop_nest import LoopKind
 from prune_engine_draft.cpu_plan import Float32Array, Reach, StatementPlan, Term
 
 BoolArray = NDArray[np.bool_]
+Number = TypeVar("Number", np.int64, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,8 +22,9 @@ class LoopColumns:
 
     ``extents`` float32 (loops, n), ``many`` bool (loops, n) where a loop has more than one turn, ``unroll_steps``
     float32 (n,), ``kinds`` by loop bool (n,), or a plain bool where all candidates agree; ``parallel_turns``
-    float32 (n,) of all parallel loops together. ``results_from`` is the plan's, int64 (n,), or the same for all: it
-    alone differs between statements that are alike.
+    float32 (n,) of all parallel loops together. ``results_from`` is the plan's, int64 (n,), or the same for all,
+    and ``reader_lanes`` float32 (n,) are the lanes by which the results are read: these differ between statements
+    that are alike.
     """
 
     plan: StatementPlan
@@ -31,7 +34,8 @@ class LoopColumns:
     is_vector: tuple[BoolArray | bool, ...]
     is_parallel: tuple[BoolArray | bool, ...]
     parallel_turns: Float32Array
-    results_from: NDArray[np.int64] | int = -1
+    results_from: NDArray[np.int64] | int
+    reader_lanes: Float32Array
 
     @property
     def n(self) -> int:
@@ -67,6 +71,7 @@ def loops_of(members: Sequence[Member]) -> LoopColumns:
         is_parallel=is_parallel,
         parallel_turns=turns,
         results_from=_results_from(members),
+        reader_lanes=_joined_columns([_reader_lanes(own, columns) for own, columns in members]),
     )
 
 
@@ -79,9 +84,24 @@ def _results_from(members: Sequence[Member]) -> NDArray[np.int64] | int:
     )
 
 
+def _reader_lanes(plan: StatementPlan, columns: Sequence[NDArray[np.int64]]) -> Float32Array:
+    """The widest vectors in which one structure's results are read, 1 where they are not."""
+    widest = np.ones(len(columns[plan.unroll_column]), dtype=np.float32)
+    for vectors in plan.readers:
+        lanes = np.ones_like(widest)
+        for extent, kind in vectors:
+            is_vector = True if kind is None else columns[kind] == int(LoopKind.VECTORIZED)
+            lanes *= np.maximum(columns[extent].astype(np.float32) * is_vector, np.float32(1))
+        np.maximum(widest, lanes, out=widest)
+    return widest
+
+
 def _joined(members: Sequence[Member], numbers: Sequence[int]) -> NDArray[np.int64]:
     """One column of each member, by its number there, one after the other."""
-    found = [columns[number] for (_, columns), number in zip(members, numbers, strict=True)]
+    return _joined_columns([columns[number] for (_, columns), number in zip(members, numbers, strict=True)])
+
+
+def _joined_columns(found: Sequence[NDArray[Number]]) -> NDArray[Number]:
     return found[0] if len(found) == 1 else np.concatenate(found)
 
 
@@ -137,3 +157,17 @@ def reach(dimension: Reach, taken: Sequence[Float32Array]) -> Float32Array:
         total += np.float32(step) * (taken[iterator] - np.float32(1))
     np.minimum(total, np.float32(dimension.size), out=total)
     return total
+
+
+def extent_where(condition: BoolArray | bool, extent: Float32Array) -> Float32Array:
+    """The extent (>= 1) where a condition holds, else 1; a quarter of the time of ``np.where``."""
+    found: Float32Array = np.maximum(extent * condition, np.float32(1))
+    return found
+
+
+def product(factors: Sequence[Float32Array], one: Float32Array) -> Float32Array:
+    """Of columns that may be ``one`` itself, which costs nothing."""
+    result = one
+    for factor in factors:
+        result = factor if result is one else result * factor
+    return result

@@ -8,7 +8,7 @@ extents of its loops there: exact for perfect tiles.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -105,6 +105,9 @@ class StatementPlan:
     #: Loops whose kind differs between candidates -> the column that says which it is.
     kind_columns: dict[int, int] = field(default_factory=dict)
     results_from: int = -1
+    #: Per statement that reads the results: its loops that may be vectorised, as columns of extent and of kind
+    #: (None where it is vectorised for all candidates).
+    readers: tuple[tuple[tuple[int, int | None], ...], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +163,7 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
     extents = tuple(it.extent.constant for it in statement.iterators)
     reducing = frozenset(place[d] for d in reduction_loops(statement) if d in place)
     is_first = kernel_of(nest, number).start == number
+    reading = _reading(nest, statement, buffers, others)
     item_bytes = max(nest.buffers[access.buffer].item_bytes for access in statement.accesses)
     dtypes = tuple({nest.buffers[a.buffer].dtype for a in statement.accesses if not a.is_write})
     does = statement.role, statement.flop_count, statement.call_count, statement.tile, is_guarded, is_first
@@ -185,7 +189,8 @@ def _statement(nest: LoopNest, number: int, places: dict[Expr, int]) -> Statemen
         item_bytes=item_bytes,
         dtypes=dtypes,
         kind_columns=kind_columns,
-        results_from=_results_from(nest, statement, buffers, others),
+        results_from=min((depth for _, depth in reading), default=-1),
+        readers=tuple(_vectors(nest.statements[other], column) for other, _ in reading),
     )
 
 
@@ -222,18 +227,29 @@ def _others(nest: LoopNest, number: int, kept: Sequence[int]) -> tuple[tuple[int
     return tuple(found)
 
 
-def _results_from(
+def _reading(
     nest: LoopNest, statement: Statement, buffers: Sequence[BufferPlan], others: Sequence[tuple[int, int]]
-) -> int:
-    """The loops that a reduction shares with everybody who reads its results; -1 where those are an argument."""
+) -> list[tuple[int, int]]:
+    """Who reads a reduction's results, and the loops that both share; nobody where those are an argument."""
+    if statement.role is not Role.UPDATE:
+        return []
     own = [b.name for b in buffers if not b.is_argument and any(access.is_result for access in b.accesses)]
-    shared = [
-        depth
+    return [
+        (other, depth)
         for other, depth in others
         if nest.statements[other].role is not Role.INIT
         and any(access.buffer in own for access in nest.statements[other].accesses)
     ]
-    return min(shared, default=-1) if statement.role is Role.UPDATE else -1
+
+
+def _vectors(statement: Statement, column: Callable[[Expr], int]) -> tuple[tuple[int, int | None], ...]:
+    """Columns of the extents of loops that may be vectorised, and of their kinds where these differ."""
+    found = []
+    for loop in statement.loops:
+        possible = possible_kinds(loop.kind)
+        if LoopKind.VECTORIZED in possible and loop.extent.constant != 1:
+            found.append((column(loop.extent), None if len(possible) == 1 else column(loop.kind)))
+    return tuple(found)
 
 
 def _buffers(nest: LoopNest, statement: Statement, place: dict[int, int]) -> tuple[BufferPlan, ...]:

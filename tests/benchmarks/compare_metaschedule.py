@@ -50,7 +50,7 @@ TASKS = {
     "softmax": "softmax:12x128x128",
     "layer-norm": "layer_norm:128x768",
 }
-ALL_SEEDS = ("gemm", "gemm-gelu", "bmm", "conv3x3", "depthwise")
+ALL_SEEDS = ("gemm", "gemm-gelu", "bmm", "conv1x1", "layer-norm")
 #: Trials of each system unless --trials says otherwise.
 TRIALS = {"ours": 192, "metaschedule-pool": 1000, "metaschedule": 128, "random": 192, "post-optimization": 128}
 #: Systems that are measured with the first seed only: they are for seconds per trial, or slow.

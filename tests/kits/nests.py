@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from kits.nest_parts import UNROLL as UNROLL
@@ -33,6 +33,17 @@ from prune_engine.testing import make_task
 def batch_of(sketch: Sketch, indices: Int32Array) -> CandidateBatch:
     """Candidates of a hand-made sketch, with the built-in symbols."""
     return CandidateBatch(DesignSpace(make_task(), (sketch,), symbol_table(BUILTIN_SYMBOLS)), sketch, indices)
+
+
+def gemm_batch(*rows: Sequence[Sequence[int]], size: int = 512, sketch: Sketch | None = None) -> CandidateBatch:
+    """Candidates of a GEMM by their decisions: tiles of i, j and k, and the unroll limit."""
+    sketch = sketch or gemm_cpu(size, size, size)
+    indices = []
+    for row in rows:
+        found = [variable.index_of(decision) for variable, decision in zip(sketch.variables, row, strict=True)]
+        assert None not in found, row
+        indices.append(found)
+    return batch_of(sketch, np.array(indices, dtype=np.int32))
 
 
 def random_rows(sketch: Sketch, n: int, seed: int = 0) -> Int32Array:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from kits import nests
+from kits.nests import gemm_batch
 from prune_engine_draft.cpu import TERMS, cpu_terms
 from prune_engine_draft.cpu_machine import machine_of
 from prune_engine_draft.scorer import SymbolDraft
 from prune_engine_draft.terms import DraftTerms
 
-from prune_engine.candidates import CandidateBatch
 from prune_engine.hardware.schema import HardwareProfile
 from prune_engine.space import DesignSpace, Sketch
 from prune_engine.symbols.expr import part
@@ -23,17 +23,6 @@ from prune_engine.testing import DraftScorerContract, make_batch, make_profile, 
 
 #: make_profile: 2 cores of 2 pipes with 16 lanes at 2 GHz, 32 registers, 48 KiB and 2 MiB of cache.
 CLOCK_HZ = 2e9
-
-
-def gemm_batch(*rows: Sequence[Sequence[int]], size: int = 512, sketch: Sketch | None = None) -> CandidateBatch:
-    """Candidates of a GEMM by their decisions: tiles of i, j and k, and the unroll limit."""
-    sketch = sketch or nests.gemm_cpu(size, size, size)
-    indices = []
-    for row in rows:
-        found = [variable.index_of(decision) for variable, decision in zip(sketch.variables, row, strict=True)]
-        assert None not in found, row
-        indices.append(found)
-    return nests.batch_of(sketch, np.array(indices, dtype=np.int32))
 
 
 def drafted(*rows: Sequence[Sequence[int]], size: int = 512, cores: int = 2) -> DraftTerms:
@@ -188,18 +177,6 @@ def test_the_compiler_vectorises_a_loop_by_the_width_that_suits_it() -> None:
     sketch = without_vectors(nests.gemm_cpu(448, 448, 512))
     lanes = cpu_terms(gemm_batch(*rows, sketch=sketch), make_profile()).penalties["lanes"]
     assert lanes[0] / lanes[1] == pytest.approx((7 / 56) / (4 / 64), rel=1e-2)
-
-
-def test_wide_vectors_of_an_odd_length_are_taken_apart_where_they_are_kept_over_a_loop() -> None:
-    sketch = nests.gemm_cpu(448, 448, 512)
-    rows = [((28, 1, 4, 4), (4, 1, 4, 28), (8, 64), (16,)), ((28, 1, 4, 4), (7, 1, 4, 16), (8, 64), (16,))]
-    wide, plain = cpu_terms(gemm_batch(*rows, sketch=sketch), make_profile()).terms["core"]
-    assert wide > 6 * plain
-    # Accumulators of two reduction steps that go back to memory: no loop keeps them.
-    rows = [((28, 1, 4, 4), (4, 1, 4, 28), (256, 2), (16,)), ((28, 1, 4, 4), (7, 1, 4, 16), (256, 2), (16,))]
-    wide, plain = cpu_terms(gemm_batch(*rows, sketch=sketch), make_profile()).penalties["lanes"]
-    assert wide == pytest.approx(28 / 64, rel=1e-2)
-    assert plain == pytest.approx(1.0, rel=1e-2)
 
 
 def test_the_compiler_unrolls_less_where_vectors_are_put_together_lane_by_lane() -> None:
