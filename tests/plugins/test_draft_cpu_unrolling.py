@@ -120,8 +120,11 @@ def core_cycles(b: nests.Builder) -> float:
 def test_what_is_loaded_before_a_loop_is_loaded_again_where_it_finds_no_register(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Both do the same arithmetic; of 8 vectors per step all stay in registers, of 64 most do not."""
-    monkeypatch.setattr("prune_engine_draft.cpu._LATENCY_CYCLES", 0.0)  # of one accumulator: it would hide the loads
+    """Both do the same arithmetic; of 8 vectors per step all stay in registers, of 64 most do not.
+
+    A single accumulator would hide the loads.
+    """
+    monkeypatch.setattr("prune_engine_draft.cpu._LATENCY_CYCLES", 0.0)
     few, many = (core_cycles(reduction(filters=1, steps=64, depth=depth)) for depth in (8, 64))
     copies = 8 * 64
     assert few <= 0.6 * copies  # the weights alone are loaded, two a cycle
