@@ -28,8 +28,8 @@ _SPILL_STEEPNESS, _SPILL_CYCLES = 3.0, 1.0
 _WINDOW = 64.0
 #: A copy is a fused multiply-add with its load: two instructions of about 8 bytes.
 _CODE_BYTES_PER_COPY = 16.0
-#: Rows at a time: a nest's columns at all depths stay in a second-level cache.
-_CHUNK_ROWS = 2048
+#: Rows at a time: few enough that most columns stay in a cache, many enough that calls of numpy are the lesser part.
+_CHUNK_ROWS = 8192
 
 _INSIDE, _FILLS = ("core", "results", "spills", "loops", "code", "calls"), ("l1d", "l2", "l3")
 TERMS = ("core", "results", "spills", "loops", "code", "calls", "l1d", "l2", "l3", "fork", "tasks")
