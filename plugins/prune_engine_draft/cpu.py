@@ -28,7 +28,7 @@ _SPILL_STEEPNESS, _SPILL_CYCLES = 3.0, 1.0
 _WINDOW = 64.0
 #: A copy is a fused multiply-add with its load: two instructions of about 8 bytes.
 _CODE_BYTES_PER_COPY = 16.0
-#: Rows at a time: few enough that most columns stay in a cache, many enough that calls of numpy are the lesser part.
+#: Rows at a time: few enough for most columns to stay in a cache, enough for calls of numpy to be the lesser part.
 _CHUNK_ROWS = 8192
 
 _INSIDE, _FILLS = ("core", "results", "spills", "loops", "code", "calls"), ("l1d", "l2", "l3")
