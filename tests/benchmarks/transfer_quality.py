@@ -199,13 +199,32 @@ FORMS: Mapping[str, Callable[[float, int], float]] = {
 }
 
 
-def ranked_sources(target: Tuned, sources: Sequence[Tuned], form: str, key: str) -> list[str]:
+#: What sources are compared by: their classes, and what a class counts of which a source has the main statement
+#: alone; None where classes are those of main statements.
+CLASSES: Mapping[str, float | None] = {
+    "strict": 0.0,
+    "strict, anchors a quarter": 0.25,
+    "strict, anchors half": 0.5,
+    "strict, anchors as much": 1.0,
+    "anchor": None,
+}
+
+
+def ranked_sources(target: Tuned, sources: Sequence[Tuned], form: str, classes: str) -> list[str]:
     """The sources by a form's score, best first; those that score the same in their own order."""
+    anchor_weight = CLASSES[classes]
+    key = "anchor" if anchor_weight is None else "strict"
     share = shares(target, key)
-    scores = {
-        source.subject: sum(FORMS[form](p, counts(source, key)[name]) for name, p in share.items())
-        for source in sources
-    }
+    anchors = {task.strict: task.anchor for task in target.tasks if task.strict is not None}
+    scores: dict[str, float] = {}
+    for source in sources:
+        of_class, of_anchor = counts(source, key), counts(source, "anchor")
+        score = 0.0
+        for name, p in share.items():
+            score += FORMS[form](p, of_class[name])
+            if anchor_weight and not of_class[name] and (anchor := anchors[name]) is not None:
+                score += anchor_weight * FORMS[form](p, of_anchor[anchor])
+        scores[source.subject] = score
     return sorted(scores, key=lambda name: -scores[name])
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import machine
 from transfer_quality import (
+    CLASSES,
     FORMS,
     Match,
     PolicyRow,
@@ -299,15 +300,15 @@ def _sources(state: State, limit: int) -> str:
     best = {name: max(of, key=lambda source: of[source]) for name, of in measured.items()}
     lines = []
     for form in FORMS:
-        for key in ("strict", "anchor"):
+        for classes in CLASSES:
             got, n_right = [], 0
             for tuned in targets:
                 of = measured[tuned.subject]
-                chosen = ranked_sources(tuned, [state.tuned[name] for name in of], form, key)[0]
+                chosen = ranked_sources(tuned, [state.tuned[name] for name in of], form, classes)[0]
                 got.append(of[chosen])
                 n_right += chosen == best[tuned.subject]
             told = mean(got)
-            lines.append((told or 0.0, [f"`{form}`", key, _percent(told), f"{n_right} of {len(targets)}"]))
+            lines.append((told or 0.0, [f"`{form}`", classes, _percent(told), f"{n_right} of {len(targets)}"]))
     reference = [
         ("the best source, known afterwards", mean(of[best[name]] for name, of in measured.items())),
         ("a source at random", mean(mean(of.values()) for of in measured.values())),
@@ -320,7 +321,8 @@ def _sources(state: State, limit: int) -> str:
         f"Each model with each single other model as its library, {limit} measurements per kernel, by the "
         "measurements of those runs. P is a class's share of the target's untuned time, W the number of the "
         "source's kernels of that class; a form sums over classes, `squared` (the published one) P^2 sqrt(W), "
-        "`linear` P sqrt(W), `covered` P where W > 0, `count` W where P > 0."
+        "`linear` P sqrt(W), `covered` P where W > 0, `count` W where P > 0. Classes of which a source has "
+        "the main statement alone (anchor) count as told."
     )
     each = _table(
         ["from", *measured],

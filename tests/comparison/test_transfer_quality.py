@@ -182,6 +182,20 @@ def test_sources_are_ranked_by_shares_and_counts(kit: SimpleNamespace, full: Any
         assert kit.quality.ranked_sources(full, [many, few], form, "strict")[0] == first, form
 
 
+def test_main_statements_of_other_classes_count_as_much_as_told(kit: SimpleNamespace, full: Any) -> None:
+    """``alike`` has nine kernels with the main statement of ``x`` (and all others), ``same`` one of its class."""
+    same = tuned(kit, tuned_task(kit, "x", 1.0, {1.0: 1.0}, anchor="b"), subject="same")
+    of_anchor = (tuned_task(kit, f"o{i}", 1.0, {1.0: 1.0}, strict="o") for i in range(9))
+    alike = tuned(kit, *of_anchor, subject="alike")
+    first = {
+        name: kit.quality.ranked_sources(full, [alike, same], "linear", name)[0] for name in kit.quality.CLASSES
+    }
+    assert first["strict"] == "same"
+    assert first["strict, anchors as much"] == "alike"  # 3 of all classes against 16/21
+    assert first["strict, anchors a quarter"] == "same"
+    assert first["anchor"] == "alike"
+
+
 def test_only_what_was_tuned_counts_for_a_source(kit: SimpleNamespace) -> None:
     source = tuned(kit, tuned_task(kit, "x", 1.0, {1.0: 1.0}, trace=None), tuned_task(kit, "y", 1.0, {1.0: 1.0}))
     assert kit.quality.counts(source, "strict") == {"y": 1}
