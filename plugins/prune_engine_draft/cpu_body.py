@@ -30,6 +30,9 @@ _SEES = 100
 #: for two of 56 lanes were measured), and of one that was loaded before the loop: often put together there.
 _TORN_RESULT, _TORN_OPERAND = 2, 0.5
 
+#: Powers of two that add up to each number of lanes of a unit.
+_PIECES = np.array([number.bit_count() for number in range(1024)], dtype=np.float32)
+
 
 @dataclass(frozen=True, slots=True)
 class Body:
@@ -208,12 +211,7 @@ def _instructions(statement: Statement, unit: VectorUnit) -> int:
 
 def _pieces(lanes: Float32Array, unit_lanes: int) -> Float32Array:
     """Accesses that lanes take: whole units, and the rest in powers of two."""
-    found: Float32Array = np.floor(lanes / np.float32(unit_lanes))
-    rest = lanes - found * np.float32(unit_lanes)
-    size = unit_lanes // 2
-    while size:
-        takes = np.floor(rest / np.float32(size))
-        found = found + takes
-        rest = rest - takes * np.float32(size)
-        size //= 2
-    return found
+    whole: Float32Array = np.floor(lanes / np.float32(unit_lanes))
+    rest = lanes - whole * np.float32(unit_lanes)
+    whole += _PIECES.take(rest.astype(np.intp))
+    return whole

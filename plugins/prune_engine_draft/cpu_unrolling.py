@@ -91,28 +91,29 @@ def split_of(loops: LoopColumns, unit: VectorUnit) -> Split:
             is_whole[d] = ~np.asarray(many)
             is_open = np.zeros(n, dtype=np.bool_)
             continue
-        grown = copies * extent
-        serial = ~np.asarray(loops.is_parallel[d])
-        fits = is_open & (grown <= limit) & serial
+        parallel = loops.is_parallel[d]
+        if parallel is not False:
+            is_open = is_open & ~(parallel & many)
+        fits = is_open & (copies * extent <= limit)
         inside[d] = extent_where(fits, extent)
         is_whole[d] = fits | ~np.asarray(many)
         copies = copies * inside[d]
         if d in plan.idle:  # all that is inside is straight code, and its results are there from the first turn
             inside[d] = one
-            turns[d] = np.where(is_open & serial, one, extent)
-            is_open = is_open & serial
+            turns[d] = np.where(is_open, one, extent)
             continue
         is_first = is_open & ~fits & many
         outside = extent / inside[d]
         if d in plan.reducing:
             is_carried |= is_first
         if d in plan.auto and not plan.is_guarded and not plan.statement.call_count:
-            along = scalar & many & serial
+            along = scalar & many & is_open
             for further in plan.auto[d]:
                 along &= ~loops.many[further]
+            is_packed = along & fits
             if (is_auto := along & is_first).any():
-                outside = np.where(is_auto, _auto_slots(extent, unit), outside)
-            if (is_packed := along & fits).any():
+                outside[is_auto] = _auto_slots(extent[is_auto], unit)
+            if is_packed.any():
                 packs[d] = extent_where(is_packed, extent)
         turns[d] = outside
         is_open = fits | (is_open & ~many)
@@ -140,6 +141,8 @@ def split_of(loops: LoopColumns, unit: VectorUnit) -> Split:
 
 def _scalar_results(loops: LoopColumns, is_whole: Sequence[BoolArray]) -> BoolArray:
     """Where all that moves results within a buffer of the kernel's own is in the body: they become scalars."""
+    if isinstance(loops.results_from, int) and loops.results_from < 0:
+        return np.zeros(loops.n, dtype=np.bool_)
     scalar = np.broadcast_to(np.asarray(loops.results_from) >= 0, (loops.n,))
     for buffer in loops.plan.buffers:
         if any(access.is_result for access in buffer.accesses):

@@ -170,7 +170,7 @@ def _task(task: TuningTask, store: Store, n_threads: int, began_at: float, *, is
     default = next((row.measurement for row in rows if row.candidate_id == DEFAULT_CANDIDATE), None)
     measured = [row for row in rows if row.candidate_id != DEFAULT_CANDIDATE]
     default_secs = default.latency_secs if default else None
-    winner = _winner(task, store, device, n_threads, measured, default_secs)
+    best = winner(task, store, device, n_threads, measured, default_secs)
     known = task.kernel_class
     return TunedTask(
         task_id=task.task_id,
@@ -185,12 +185,12 @@ def _task(task: TuningTask, store: Store, n_threads: int, began_at: float, *, is
             Trial(m.measured_at - began_at, m.latency_secs, m.is_censored)
             for m in (row.measurement for row in measured)
         ),
-        trace=packed(winner.trace_json) if winner and winner.trace_json else None,
+        trace=packed(best.trace_json) if best and best.trace_json else None,
         is_tunable=is_tunable,
     )
 
 
-def _winner(
+def winner(
     task: TuningTask,
     store: Store,
     device: str,
