@@ -38,10 +38,20 @@ class ProbeKernels:
     """
 
     def __init__(
-        self, n_threads: int, *, vector_bytes: float | None = None, vector_registers: float | None = None
+        self,
+        n_threads: int,
+        *,
+        vector_bytes: float | None = None,
+        vector_registers: float | None = None,
+        sample_secs: float = _SAMPLE_SECS,
     ) -> None:
-        """``vector_bytes`` and ``vector_registers`` of this processor; the least there is if unknown."""
+        """``vector_bytes`` and ``vector_registers`` of this processor; the least there is if unknown.
+
+        A sample lasts ``sample_secs`` or longer. Short ones are less exact, but where other programs use the
+        processor too, the best of many is of one that was left alone.
+        """
         self.n_threads = n_threads
+        self._sample_secs = sample_secs
         self._vector_bytes = int(vector_bytes or _LEAST_VECTOR_BYTES)
         self._chains = max(1, int(vector_registers or _LEAST_REGISTERS) - _SPARE_REGISTERS)
         self._tvm = import_tvm()
@@ -109,10 +119,10 @@ class ProbeKernels:
         steps = 1
         while True:
             secs = self._time(main, 1, 1, *arguments, steps)[0]
-            if secs >= _SAMPLE_SECS or steps >= _MAX_STEPS:
+            if secs >= self._sample_secs or steps >= _MAX_STEPS:
                 break
             # Twice the estimate: the first calls find the threads asleep and the clock low.
-            steps = min(_MAX_STEPS, max(2 * steps, int(2 * steps * _SAMPLE_SECS / max(secs, 1e-7))))
+            steps = min(_MAX_STEPS, max(2 * steps, int(2 * steps * self._sample_secs / max(secs, 1e-7))))
         for secs in self._time(main, 1, _N_SAMPLES, *arguments, steps):
             yield steps, secs
 

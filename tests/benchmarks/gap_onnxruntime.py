@@ -1,0 +1,103 @@
+"""Profiles onnxruntime's nodes in a process of its own: ``python gap_onnxruntime.py REQUEST.json ANSWER.json``.
+
+Nothing of the compiler is in that process, whose threads would take turns with onnxruntime's.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+#: What is appended to a node's name where its time is told.
+_TIME = "_kernel_time"
+
+
+@dataclass(frozen=True)
+class ProfiledNode:
+    """A node by its name, with the shapes of what it reads and writes; those of prepacked weights are not told."""
+
+    name: str
+    operator: str
+    inputs: tuple[tuple[int, ...], ...]
+    outputs: tuple[tuple[int, ...], ...]
+    secs: float
+
+
+def profile_nodes(
+    onnx_bytes: bytes, inputs: dict[str, Any], n_threads: int, n_calls: int, timeout_secs: float = 600.0
+) -> list[ProfiledNode]:
+    """Medians over ``n_calls`` of each node of the graph that onnxruntime makes of a model, in order.
+
+    Raises subprocess.CalledProcessError if onnxruntime cannot run it.
+    """
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "model.onnx").write_bytes(onnx_bytes)
+        np.savez(folder / "inputs.npz", **inputs)
+        request = {"folder": str(folder), "n_threads": n_threads, "n_calls": n_calls}
+        (folder / "request.json").write_text(json.dumps(request))
+        subprocess.run(
+            [sys.executable, __file__, str(folder / "request.json"), str(folder / "answer.json")],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=timeout_secs,
+        )
+        return nodes_of(json.loads((folder / "answer.json").read_text()))
+
+
+def nodes_of(events: list[dict[str, Any]]) -> list[ProfiledNode]:
+    """Nodes of the events of onnxruntime's profile, each with its median over calls, the first of them left out."""
+    micros: dict[str, list[float]] = {}
+    arguments: dict[str, dict[str, Any]] = {}
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith(_TIME):
+            # Names need not be unique; the number in the graph is.
+            key = f"{event['args'].get('node_index', '')} {event['name'].removesuffix(_TIME)}"
+            micros.setdefault(key, []).append(float(event["dur"]))
+            arguments[key] = event["args"]
+    return [
+        ProfiledNode(
+            key.partition(" ")[2],
+            arguments[key]["op_name"],
+            _shapes(arguments[key]["input_type_shape"]),
+            _shapes(arguments[key]["output_type_shape"]),
+            statistics.median(told[1:] or told) * 1e-6,
+        )
+        for key, told in micros.items()
+    ]
+
+
+def _shapes(typed: list[dict[str, list[int]]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(shape) for one in typed for shape in one.values())
+
+
+def main(request_file: Path, answer_file: Path) -> None:
+    """Run and hand over the events."""
+    import onnxruntime
+
+    request = json.loads(request_file.read_text())
+    folder = Path(request["folder"])
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = request["n_threads"], 1
+    options.log_severity_level = 3
+    options.enable_profiling = True
+    options.profile_file_prefix = str(folder / "profile")
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    with np.load(folder / "inputs.npz") as stored:
+        inputs = {name: stored[name] for name in stored.files}
+    for _ in range(request["n_calls"] + 1):
+        session.run(None, inputs)
+    answer_file.write_text(Path(session.end_profiling()).read_text())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

