@@ -36,7 +36,8 @@ class Rounding:
     It is ``is_linear`` where running it on magnitudes gives the sum of the magnitudes of all that is added up:
     nothing but sums, products and maxima. ``index_arguments`` are the numbers of the arguments that say where
     something is, ``output_arguments`` those of the arguments that it writes. ``can_widen`` says that the kernel
-    means the same in another float type.
+    means the same in another float type. Its sums may be larger than its results: constants make ``shrinks`` times
+    less of them, and they are multiplied by elements of ``scaling_arguments``.
     """
 
     steps: tuple[RoundingStep, ...]
@@ -44,6 +45,8 @@ class Rounding:
     index_arguments: tuple[int, ...]
     output_arguments: tuple[int, ...]
     can_widen: bool
+    shrinks: float = 1.0
+    scaling_arguments: tuple[int, ...] = ()
 
     @property
     def n_sum(self) -> int:
@@ -59,6 +62,9 @@ def rounding_of(mod: Any) -> Rounding:
     n_reduced: int = 1
     indexing: set[int] = set()
     written: set[int] = set()
+    scaling: set[int] = set()
+    of_sums: set[int] = set()  # buffers of sums, and of what is made of them
+    shrinks = 1.0
     for statement in statements(kernel.body):
         kind = type(statement).__name__
         if kind == "SBlockRealize":
@@ -76,6 +82,13 @@ def rounding_of(mod: Any) -> Rounding:
             written.add(_key(statement.buffer))
             dtype = str(statement.buffer.dtype)
             is_linear &= _is_linear(statement.value)
+            for part in _float_parts(statement.value):
+                shrinks *= max(1.0, _divisor(part))
+                if type(part).__name__ == "Mul" and not of_sums.isdisjoint(multiplied := _buffers(part)):
+                    scaling.update(multiplied - of_sums)
+            read = _buffers(statement.value)
+            if not of_sums.isdisjoint(read) or (n_reduced > 1 and _key(statement.buffer) in read):
+                of_sums.add(_key(statement.buffer))
             if _FLOAT.match(dtype) and (n := _n_roundings(statement, n_reduced)):
                 steps.append(RoundingStep(n, dtype))
     arguments = [_key(parameter) for parameter in kernel.params]
@@ -83,7 +96,9 @@ def rounding_of(mod: Any) -> Rounding:
     def numbers(wanted: set[int]) -> tuple[int, ...]:
         return tuple(number for number, key in enumerate(arguments) if key in wanted)
 
-    return Rounding(tuple(steps), is_linear, numbers(indexing), numbers(written), can_widen)
+    return Rounding(
+        tuple(steps), is_linear, numbers(indexing), numbers(written), can_widen, shrinks, numbers(scaling)
+    )
 
 
 def widened(module_json: str) -> str:
@@ -118,6 +133,22 @@ def _is_linear(value: Any) -> bool:
         elif name not in _MONOTONE or (name == "FloatImm" and is_product and float(part.value) < 0):
             return False
     return True
+
+
+def _buffers(value: Any) -> set[int]:
+    """The buffers that a value is made of."""
+    return {_key(part.source) for part in _float_parts(value) if type(part).__name__ in LOADS}
+
+
+def _divisor(part: Any) -> float:
+    """By what a constant divides, 1 where none does."""
+    name = type(part).__name__
+    if name == "Div" and type(part.b).__name__ == "FloatImm":
+        return abs(float(part.b.value)) or 1.0
+    if name == "Mul":
+        factors = [abs(float(one.value)) for one in (part.a, part.b) if type(one).__name__ == "FloatImm"]
+        return 1 / factors[0] if factors and factors[0] else 1.0
+    return 1.0
 
 
 def _float_parts(value: Any) -> Iterator[Any]:

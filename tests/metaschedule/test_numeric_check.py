@@ -83,10 +83,16 @@ def pool() -> Iterator[MeasurePool]:
 
 
 def stressed(
-    pool: MeasurePool, untuned: Any, *others: Any, dtype: str = "float32", out: str = "float32", policy: Any = None
+    pool: MeasurePool,
+    untuned: Any,
+    *others: Any,
+    dtype: str = "float32",
+    out: str = "float32",
+    policy: Any = None,
+    shapes: tuple[tuple[int, ...], ...] = ((M, K), (K, N), (M, N)),
 ) -> list[SafetyReport]:
     save = tvm.ir.save_json
-    default = DefaultJob(f"{dtype} {out}", save(untuned), ((M, K), (K, N), (M, N)), (dtype, dtype, out))
+    default = DefaultJob(f"{dtype} {out} {shapes}", save(untuned), shapes, (dtype, dtype, out))
     jobs = [BuildJob(str(number), save(mod)) for number, mod in enumerate(others)]
     results = list(pool.stress(default, jobs, policy or FpPolicy()))
     assert results[0].error is None
@@ -160,3 +166,33 @@ def test_what_does_not_replay_is_a_report(pool: MeasurePool, target: str, schedu
     (report,) = check_in_pool(pool, other, [schedule_of(gemm)], FpPolicy())
     assert not report.is_safe
     assert "does not replay" in report.problem
+
+
+def of_sums(after: Callable[[Any, Any], Any]) -> Any:
+    """Rows of 224 numbers added up, and what becomes of the sums with another argument's number for each."""
+    x, scale = te.placeholder((512, 224), "float32", name="x"), te.placeholder((512,), "float32", name="scale")
+    r = te.reduce_axis((0, 224), name="r")
+    sums = te.compute((512,), lambda i: te.sum(x[i, r], axis=r), name="c")
+    made = te.compute((512,), lambda i: after(sums[i], scale[i]), name="d")
+    return tvm.IRModule({"main": te.create_prim_func([x, scale, made])})
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        lambda total, scale: total / tvm.tirx.const(224.0, "float32") + scale,
+        lambda total, scale: total * tvm.tirx.const(1e-3, "float32") + scale,
+        lambda total, scale: total * (scale * tvm.tirx.const(1e-3, "float32")),
+    ],
+    ids=["mean", "constant", "scaled"],
+)
+def test_sums_that_overflow_in_one_order_and_not_in_another_tell_nothing(
+    pool: MeasurePool, after: Callable[[Any, Any], Any]
+) -> None:
+    mod = of_sums(after)
+    sch = tvm.s_tir.Schedule(mod)
+    *_, r = sch.get_loops(sch.get_sblock("c"))
+    _, inner = sch.split(r, [None, 8])
+    sch.rfactor(inner, 0)
+    (other_order,) = stressed(pool, mod, sch.mod, shapes=((512, 224), (512,), (512,)))
+    assert other_order.problem == ""

@@ -144,7 +144,8 @@ def _keep_case(kernel: _Kernel, case: Case, seed: int, folder: Path) -> bool:
     inputs = make_inputs(case, kernel.signature, seed)
     after = kernel.call(inputs)
     kept: dict[str, NDArray[Any]] = {}
-    wide = _Wide(kernel, inputs, np.random.default_rng([seed, 1])) if _has_float_output(kernel) else None
+    rng = np.random.default_rng([seed, 1])
+    wide = _Wide(kernel, inputs, rng, may_overflow=case.may_overflow) if _has_float_output(kernel) else None
     is_finite = True
     for position in kernel.signature.output_arguments:
         expected = after[position]
@@ -165,9 +166,13 @@ def _has_float_output(kernel: _Kernel) -> bool:
 class _Wide:
     """The kernel in float64 on one case, and the bounds that follow."""
 
-    def __init__(self, kernel: _Kernel, inputs: Sequence[Array], rng: np.random.Generator) -> None:
+    def __init__(
+        self, kernel: _Kernel, inputs: Sequence[Array], rng: np.random.Generator, *, may_overflow: bool
+    ) -> None:
         self._kernel = kernel
+        self._may_overflow = may_overflow
         self._magnitudes: list[Array] | None = None
+        self._reach: list[Array] = []
         self._results: list[Array] | None = None
         self._changed: list[list[Array]] = []
         call = kernel.call_wide
@@ -175,6 +180,10 @@ class _Wide:
             return
         if kernel.rounding.is_linear:
             self._magnitudes = call([_magnitude(array) for array in inputs])
+            self._reach = self._magnitudes
+            if may_overflow:
+                scaling = kernel.rounding.scaling_arguments
+                self._reach = call(_raised([_magnitude(array) for array in inputs], scaling))
             return
         self._results = call([_as_wide(array) for array in inputs])
         for _ in range(_N_CHANGES):
@@ -195,7 +204,11 @@ class _Wide:
             if self._magnitudes is not None:
                 magnitude = self._magnitudes[position]
                 largest = min([form.largest, *(bounds.format_of(step.dtype).largest for step in steps)])
-                return bounds.linear_bound(magnitude, relative) + floor, magnitude < largest / 2
+                # What is added up may overflow where the result, which is a part of it, does not.
+                reach = magnitude
+                if self._may_overflow:
+                    reach = self._reach[position] * self._kernel.rounding.shrinks
+                return bounds.linear_bound(magnitude, relative) + floor, reach < largest / 2
             if self._results is not None:
                 wide = self._results[position]
                 changes = [(changed[position] - wide) / _CHANGE for changed in self._changed]
@@ -206,7 +219,7 @@ class _Wide:
                     return bound, everywhere
                 is_same = np.abs(own - wide) <= _SAME_WAY * bound
                 # Sums of the largest numbers overflow in one order and not in another, and nothing tells in which.
-                is_told = not case.may_overflow or self._kernel.rounding.n_sum <= _NO_SUM
+                is_told = not self._may_overflow or self._kernel.rounding.n_sum <= _NO_SUM
                 return bound, is_same & np.isfinite(wide) & is_told
         finite = np.abs(own[np.isfinite(own)])
         scale = float(finite.max()) if finite.size else 0.0
@@ -221,6 +234,14 @@ def _magnitude(array: Array) -> Array:
         return array
     # The magnitude of the least integer is no integer of its type; one less makes no difference to a bound.
     return np.maximum(np.abs(np.maximum(array, np.iinfo(array.dtype).min + 1)), 0).astype(array.dtype)
+
+
+def _raised(magnitudes: list[Array], positions: Sequence[int]) -> list[Array]:
+    """With factors of at least one, so that no product is smaller than what is multiplied."""
+    return [
+        np.maximum(array, 1) if number in positions and is_float(array.dtype) else array
+        for number, array in enumerate(magnitudes)
+    ]
 
 
 def _as_wide(array: Array) -> Array:
