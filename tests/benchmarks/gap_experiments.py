@@ -1,195 +1,137 @@
-"""Finds out why a kernel loses: a far longer search, and the layout that onnxruntime's kernel has."""
+"""Times what the searches found, the whole model and onnxruntime in turns: the same moments are everybody's."""
 
 from __future__ import annotations
 
-import json
-import os
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from gap_assembly import hot_block
-from gap_packing import NotPackedError, Packed, packed_kernel, relayout_kernel
-from gap_profile import best_trace, measured_of
-from gap_records import Experiment, HotBlock
-from transfer_subjects import Subject, target_of
+from gap_profile import ModelTiming
+from gap_records import Experiment, HotBlock, Profile
+from gap_search import Kernels, Plan, Schedule
+from gap_timing import KernelTiming, TimingJob, own_cache_bytes, time_kernels
 
-from prune_engine.config import EngineConfig
-from prune_engine.engine import Engine
-from prune_engine.errors import NothingMeasuredError
-from prune_engine.hardware.registry import ProfileRegistry
-from prune_engine.metaschedule._compat import import_tvm, load_intrinsics
+from prune_engine.metaschedule._compat import import_tvm
+from prune_engine.metaschedule.apply import kernel_names
+from prune_engine.metaschedule.importers import ImportedModel
 from prune_engine.metaschedule.materialise import module_to_json
-from prune_engine.metaschedule.measure import BuildJob, MeasurePool, MeasureSettings, TimingPlan
-from prune_engine.metaschedule.measure.builder import compile_module
-from prune_engine.metaschedule.relax_tasks import task_of
-from prune_engine.metaschedule.targets import architecture_of, make_target
-from prune_engine.metaschedule.workbench import TvmWorkbench
-from prune_engine.store.base import Store
-from prune_engine.store.open import open_store
-from prune_engine.task import TuningTask
+from prune_engine.metaschedule.measure.builder import compile_module, link
+from prune_engine.metaschedule.targets import make_target
 
-FIRST, LONG, PACKED = "first", "long", "packed"
-#: Fewest trials of the long search: of small kernels the first tuning made next to none.
-_LEAST_TRIALS = 64
-#: Re-arranging a tensor is a copy: there is little to search.
-_RELAYOUT_TRIALS = 16
-#: Medians are over so many rounds of so many repeats. A repeat lasts a millisecond, so that other programs on the
-#: same processor leave most of them alone.
-_N_ROUNDS, _N_REPEATS = 3, 20
-_BRIEF = TimingPlan(min_repeat_secs=0.0005)
+_FIRST, _LONG, _PACKED, _RELAYOUT = "first", "long", "packed", "re-layout"
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """A task with a schedule for it, None for the untuned kernel."""
+def experiment(
+    kernels: Kernels, task_ids: Sequence[str], budget_secs: float, n_turns: int
+) -> tuple[Profile, list[Experiment]]:
+    """The model's profile, and of each kernel all of its schedules by themselves, everything in turns.
 
-    task: TuningTask
-    trace: str | None
-
-    def module(self) -> Any:
-        """The scheduled kernel."""
-        tvm = import_tvm()
-        schedule = tvm.s_tir.Schedule(self.task.mod, debug_mask="none")
-        if self.trace is not None:
-            tvm.s_tir.schedule.Trace.apply_json_to_schedule(json.loads(self.trace), schedule)
-        return schedule.mod
-
-
-class Laboratory:
-    """Searches and times kernels of one model. A context manager, which holds the processes that measure.
-
-    ``headroom_trials`` are those of the long search, the first tuning's included, None for ``factor`` times as many
-    as that made. The packed layout gets as many.
+    Raises as `gap_profile.ModelTiming`, and subprocess.CalledProcessError if a kernel dies.
     """
-
-    def __init__(
-        self,
-        subject: Subject,
-        first: Store,
-        longer: Store,
-        n_threads: int,
-        headroom_trials: int | None,
-        factor: int,
-    ) -> None:
-        """``first`` has the first tuning and is only read; in ``longer``, a copy of it, the search goes on."""
-        self._subject, self._first, self._longer, self._n_threads = subject, first, longer, n_threads
-        self._headroom_trials, self._factor = headroom_trials, factor
-        self._target = target_of(n_threads)
-        self._profile = ProfileRegistry().choose("auto", n_threads=n_threads).profile
-        import_tvm()
-        load_intrinsics(architecture_of(self._target))
-        self._tasks = {task.task_id: task for task in subject.load(n_threads).tasks}
-        settings = MeasureSettings(target=self._target, n_threads=n_threads)
-        self._workbench = TvmWorkbench(settings, self._profile.digest())
-
-    def __enter__(self) -> Laboratory:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._workbench.close()
-
-    def examine(self, task_id: str) -> Experiment:
-        """All experiments on one kernel. Raises PruneEngineError if nothing of it can be measured."""
-        before = os.getloadavg()[0]
-        task = self._tasks[task_id]
-        n_first = len(measured_of(task, self._first, self._n_threads))
-        first = Schedule(task, best_trace(task, self._first, self._n_threads))
-        n_trials = self._headroom_trials or max(_LEAST_TRIALS, self._factor * n_first)
-        schedules = {FIRST: first, LONG: self._searched(task, self._longer, max(n_trials, n_first))}
-        relayouts: list[Schedule] = []
-        n_packed = 0
-        packing = self._packing_of(task)
-        if isinstance(packing, Packed):
-            shelf = open_store("sqlite://")
-            packed_task = self._task(f"{task.name}_packed", packing.mod)
-            schedules[PACKED] = self._searched(packed_task, shelf, n_trials)
-            n_packed = len(measured_of(packed_task, shelf, self._n_threads))
-            relayouts = [self._relayout(shape, is_read=is_read) for shape, is_read in packing.activations]
-            shelf.close()
-        named = {**schedules, **{f"relayout {number}": one for number, one in enumerate(relayouts)}}
-        secs = self._timed(named)
-        blocks = {name: self._hot_block(schedules[name]) for name in (LONG, PACKED) if name in schedules}
-        best = FIRST if secs[FIRST] < secs[LONG] else LONG
-        return Experiment(
-            model=self._subject.name,
-            n_threads=self._n_threads,
-            task_id=task_id,
-            first_secs=secs[FIRST],
-            long_secs=secs[LONG],
-            packed_secs=secs.get(PACKED),
-            relayout_secs=sum(secs[name] for name in named if name.startswith("relayout")) if relayouts else None,
-            packing=packing.what if isinstance(packing, Packed) else packing,
-            n_first_trials=n_first,
-            n_trials=len(measured_of(task, self._longer, self._n_threads)),
-            n_packed_trials=n_packed,
-            block=blocks[LONG] if best == LONG else self._hot_block(first),
-            packed_block=blocks.get(PACKED),
-            load=(before, os.getloadavg()[0]),
+    plans = [kernels.plan(task_id) for task_id in task_ids]
+    constants = constants_of(kernels.subject.load(kernels.n_threads))
+    turns: list[dict[str, KernelTiming]] = []
+    with TemporaryDirectory() as scratch:
+        jobs = [
+            job
+            for number, plan in enumerate(plans)
+            for job in _jobs(plan, constants[plan.task.task_id], kernels.target, Path(scratch) / str(number))
+        ]
+        with ModelTiming(kernels.subject, kernels.stores.first, kernels.n_threads, budget_secs) as model:
+            for _ in range(n_turns):
+                turns.append(time_kernels(jobs, kernels.n_threads, own_cache_bytes(kernels.profile)))
+                model.take_turn()
+            profile = model.profile(is_last=True)
+    timings = {
+        name: KernelTiming(
+            statistics.median(turn[name].streamed_secs for turn in turns),
+            statistics.median(turn[name].cached_secs for turn in turns),
         )
+        for name in turns[0]
+    }
+    return profile, [_experiment(kernels, plan, timings, profile.load) for plan in plans]
 
-    def _packing_of(self, task: TuningTask) -> Packed | str:
-        vector_bytes = self._profile.value("limits.vector_bytes")
-        if vector_bytes is None or set(task.arg_dtypes) != {"float32"}:
-            return "the profile has no vectors" if vector_bytes is None else "not all of it is float32"
-        try:
-            return packed_kernel(task.mod, int(vector_bytes) // 4)
-        except NotPackedError as error:
-            return str(error)
 
-    def _relayout(self, shape: Sequence[int], *, is_read: bool) -> Schedule:
-        lanes = int(self._profile.value("limits.vector_bytes") or 0) // 4
-        task = self._task("relayout", relayout_kernel(shape, lanes, is_read=is_read))
-        shelf = open_store("sqlite://")
-        try:
-            return self._searched(task, shelf, _RELAYOUT_TRIALS)
-        finally:
-            shelf.close()
+def _schedules(plan: Plan) -> dict[str, Schedule]:
+    found = {_FIRST: plan.first, _LONG: plan.longer}
+    return found if plan.packed is None else {**found, _PACKED: plan.packed}
 
-    def _task(self, name: str, mod: Any) -> TuningTask:
-        task = task_of(name, 1, mod, self._target)
-        assert task is not None, "shapes of a model are numbers"
-        return task
 
-    def _searched(self, task: TuningTask, store: Store, n_trials: int) -> Schedule:
-        """The best of so many trials, those that the store has included."""
-        config = EngineConfig.of(
-            n_trials=n_trials,
-            plateau_trials=2 * n_trials,  # the verifier ends a task after half of it
-            transfer=False,
-            builtin_library=False,
-            harvest=False,
-            strict=True,
-        )
-        engine = Engine(config, self._workbench, store, self._profile)
-        try:
-            engine.run([task])
-        except NothingMeasuredError:
-            # Of a kernel without any choice there is nothing to measure.
-            return Schedule(task, None)
-        return Schedule(task, best_trace(task, store, self._n_threads))
+def _jobs(plan: Plan, constants: tuple[int, ...], target: str, folder: Path) -> Iterable[TimingJob]:
+    """All schedules of a kernel, built. Re-arranging an activation has no constants."""
+    folder.mkdir()
+    named = {**_schedules(plan), **{f"{_RELAYOUT} {number}": one for number, one in enumerate(plan.relayouts)}}
+    for name, schedule in named.items():
+        library = folder / f"{name}.so".replace(" ", "-")
+        object_file = library.with_suffix(".o")
+        _compiled(schedule, target).write_to_file(str(object_file))
+        link(object_file, library)
+        task = schedule.task
+        own = () if name.startswith(_RELAYOUT) else constants
+        yield TimingJob(_key(plan, name), str(library), task.arg_shapes, task.arg_dtypes, own)
 
-    def _timed(self, schedules: Mapping[str, Schedule]) -> dict[str, float]:
-        """Medians of kernels of several tasks, in turns."""
-        by_task: dict[str, list[str]] = {}
-        for name, schedule in schedules.items():
-            by_task.setdefault(schedule.task.task_id, []).append(name)
-        samples: dict[str, list[float]] = {name: [] for name in schedules}
-        settings = MeasureSettings(target=self._target, n_threads=self._n_threads, timing=_BRIEF)
-        with MeasurePool(settings) as pool:
-            for names in by_task.values():
-                task = schedules[names[0]].task
-                default = BuildJob("default", module_to_json(task.mod))
-                pool.open_task(task.task_id, default, task.arg_shapes, task.arg_dtypes)
-            for _ in range(_N_ROUNDS):
-                for task_id, names in by_task.items():
-                    jobs = [BuildJob(name, module_to_json(schedules[name].module())) for name in names]
-                    for result in pool.compare(task_id, jobs, n_repeats=_N_REPEATS):
-                        samples[result.job_id] += result.run_secs
-        return {name: statistics.median(secs) for name, secs in samples.items() if secs}
 
-    def _hot_block(self, schedule: Schedule) -> HotBlock | None:
-        target = make_target(self._target)
-        module = compile_module(module_to_json(schedule.module()), target, checks_arguments=False)
-        return hot_block(module.inspect_source("asm"))
+def _key(plan: Plan, name: str) -> str:
+    return f"{plan.task.task_id} {name}"
+
+
+def _experiment(
+    kernels: Kernels, plan: Plan, timings: Mapping[str, KernelTiming], load: tuple[float, float]
+) -> Experiment:
+    of = {name: timings[_key(plan, name)] for name in _schedules(plan)}
+    relayouts = [timings[_key(plan, f"{_RELAYOUT} {number}")] for number in range(len(plan.relayouts))]
+    best = plan.first if of[_FIRST].streamed_secs < of[_LONG].streamed_secs else plan.longer
+    return Experiment(
+        model=kernels.subject.name,
+        n_threads=kernels.n_threads,
+        task_id=plan.task.task_id,
+        first_secs=of[_FIRST].streamed_secs,
+        long_secs=of[_LONG].streamed_secs,
+        packed_secs=of[_PACKED].streamed_secs if plan.packed else None,
+        relayout_secs=sum(one.cached_secs for one in relayouts) if relayouts else None,
+        cached_secs={name: timing.cached_secs for name, timing in of.items()},
+        packing=plan.packing,
+        n_first_trials=plan.n_first_trials,
+        n_trials=plan.n_trials,
+        n_packed_trials=plan.n_packed_trials,
+        block=_hot_block(best, kernels.target),
+        packed_block=_hot_block(plan.packed, kernels.target) if plan.packed else None,
+        load=load,
+    )
+
+
+def _compiled(schedule: Schedule, target: str) -> Any:
+    return compile_module(module_to_json(schedule.module()), make_target(target), checks_arguments=False)
+
+
+def _hot_block(schedule: Schedule, target: str) -> HotBlock | None:
+    return hot_block(_compiled(schedule, target).inspect_source("asm"))
+
+
+def constants_of(model: ImportedModel) -> dict[str, tuple[int, ...]]:
+    """Which arguments of each kernel are constants in all its calls, by task."""
+    tvm = import_tvm()
+    from tvm import relax
+
+    varying: dict[str, set[int]] = {}
+    n_arguments: dict[str, int] = {}
+
+    def visit(node: Any) -> None:
+        if isinstance(node, relax.Call) and node.args and isinstance(node.args[0], tvm.ir.GlobalVar):
+            name, arguments = str(node.args[0].name_hint), node.args[1].fields
+            n_arguments[name] = len(arguments)
+            varying.setdefault(name, set()).update(
+                position for position, argument in enumerate(arguments) if isinstance(argument, relax.Var)
+            )
+
+    source: Any = model.mod
+    relax.analysis.post_order_visit(source["main"], visit)
+    found = {}
+    for task_id, names in kernel_names(model).items():
+        called = [name for name in names if name in n_arguments]
+        everywhere = [set(range(n_arguments[name])) - varying[name] for name in called]
+        found[task_id] = tuple(sorted(set.intersection(*everywhere))) if everywhere else ()
+    return found

@@ -7,7 +7,8 @@ The sizes of a kind are those that its cost depends on:
 
 - convolutions: output channels, output pixels (batch included), products per output;
 - gemm, batched gemm: batch, rows, columns, products per output;
-- softmax, layer norm: rows, columns.
+- softmax, layer norm: rows, columns;
+- gelu: elements.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ KINDS = (
     "batched gemm",
     "softmax",
     "layer norm",
+    "gelu",
     "other",
     "reorder",
 )
@@ -62,6 +64,8 @@ def anchor_of_node(operator: str, inputs: Sequence[Shape], outputs: Sequence[Sha
         return Anchor("softmax", _rows(outputs[0]), None)
     if operator in ("LayerNormalization", "SkipLayerNormalization", "EmbedLayerNormalization"):
         return Anchor("layer norm", _rows(outputs[0]), None)
+    if operator in ("Gelu", "BiasGelu", "FastGelu", "QuickGelu"):
+        return Anchor("gelu", (math.prod(outputs[0]),), None)
     return Anchor(REORDER if operator.startswith("Reorder") else OTHER, (), None)
 
 
@@ -81,6 +85,8 @@ def anchor_of_kernel(
             *batch, rows, columns, depth = extents
             return _product(math.prod(batch), rows, columns, depth, is_batched=min(map(len, arg_shapes[:2])) > 2)
     words = label.split(" + ")
+    if "erf" in words:
+        return Anchor("gelu", (math.prod(arg_shapes[-1]),), flop_count)
     kind = next((kind for kind in ("softmax", "layer norm") if _has_word(words, kind)), OTHER)
     return Anchor(kind, () if kind == OTHER else _rows(arg_shapes[-1]), flop_count)
 

@@ -6,7 +6,6 @@ Nothing of the compiler is in that process, whose threads would take turns with 
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+from gap_timing import timed_whole, typical
 
 #: What is appended to a node's name where its time is told.
 _TIME = "_kernel_time"
@@ -32,9 +32,16 @@ class ProfiledNode:
 
 
 def profile_nodes(
-    onnx_bytes: bytes, inputs: dict[str, Any], n_threads: int, n_calls: int, timeout_secs: float = 600.0
-) -> list[ProfiledNode]:
-    """Medians over ``n_calls`` of each node of the graph that onnxruntime makes of a model, in order.
+    onnx_bytes: bytes,
+    inputs: dict[str, Any],
+    n_threads: int,
+    n_calls: int,
+    budget_secs: float,
+    timeout_secs: float = 600.0,
+) -> tuple[list[ProfiledNode], list[float]]:
+    """Typical seconds over ``n_calls`` of each node of onnxruntime's graph, in order, and those of whole calls.
+
+    ``budget_secs`` is for whole calls.
 
     Raises subprocess.CalledProcessError if onnxruntime cannot run it.
     """
@@ -42,7 +49,12 @@ def profile_nodes(
         folder = Path(scratch)
         (folder / "model.onnx").write_bytes(onnx_bytes)
         np.savez(folder / "inputs.npz", **inputs)
-        request = {"folder": str(folder), "n_threads": n_threads, "n_calls": n_calls}
+        request = {
+            "folder": str(folder),
+            "n_threads": n_threads,
+            "n_calls": n_calls,
+            "budget_secs": budget_secs,
+        }
         (folder / "request.json").write_text(json.dumps(request))
         subprocess.run(
             [sys.executable, __file__, str(folder / "request.json"), str(folder / "answer.json")],
@@ -51,11 +63,12 @@ def profile_nodes(
             text=True,
             timeout=timeout_secs,
         )
-        return nodes_of(json.loads((folder / "answer.json").read_text()))
+        told = json.loads((folder / "answer.json").read_text())
+    return nodes_of(told["events"]), told["whole"]
 
 
 def nodes_of(events: list[dict[str, Any]]) -> list[ProfiledNode]:
-    """Nodes of the events of onnxruntime's profile, each with its median over calls, the first of them left out."""
+    """Nodes of the events of onnxruntime's profile, each with its typical seconds, the first of them left out."""
     micros: dict[str, list[float]] = {}
     arguments: dict[str, dict[str, Any]] = {}
     for event in events:
@@ -70,7 +83,7 @@ def nodes_of(events: list[dict[str, Any]]) -> list[ProfiledNode]:
             arguments[key]["op_name"],
             _shapes(arguments[key]["input_type_shape"]),
             _shapes(arguments[key]["output_type_shape"]),
-            statistics.median(told[1:] or told) * 1e-6,
+            typical(told[1:] or told) * 1e-6,
         )
         for key, told in micros.items()
     ]
@@ -82,21 +95,28 @@ def _shapes(typed: list[dict[str, list[int]]]) -> tuple[tuple[int, ...], ...]:
 
 def main(request_file: Path, answer_file: Path) -> None:
     """Run and hand over the events."""
-    import onnxruntime
-
     request = json.loads(request_file.read_text())
     folder = Path(request["folder"])
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.inter_op_num_threads = request["n_threads"], 1
-    options.log_severity_level = 3
-    options.enable_profiling = True
-    options.profile_file_prefix = str(folder / "profile")
-    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
     with np.load(folder / "inputs.npz") as stored:
         inputs = {name: stored[name] for name in stored.files}
+    plain = _session(folder, request["n_threads"], has_profile=False)
+    whole = timed_whole(lambda: plain.run(None, inputs), request["n_threads"], request["budget_secs"])
+    profiled = _session(folder, request["n_threads"], has_profile=True)
     for _ in range(request["n_calls"] + 1):
-        session.run(None, inputs)
-    answer_file.write_text(Path(session.end_profiling()).read_text())
+        profiled.run(None, inputs)
+    events = json.loads(Path(profiled.end_profiling()).read_text())
+    answer_file.write_text(json.dumps({"events": events, "whole": whole}))
+
+
+def _session(folder: Path, n_threads: int, *, has_profile: bool) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads, options.inter_op_num_threads = n_threads, 1
+    options.log_severity_level = 3
+    options.enable_profiling = has_profile
+    options.profile_file_prefix = str(folder / "profile")
+    return onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
 
 
 if __name__ == "__main__":

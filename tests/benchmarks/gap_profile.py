@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import machine
 from gap_groups import anchor_of_kernel, anchor_of_node
+from gap_network import time_calls
 from gap_onnxruntime import ProfiledNode, profile_nodes
 from gap_records import Kernel, Node, Profile
 from transfer_subjects import Subject, target_of
@@ -21,10 +22,7 @@ from prune_engine.measurement import DEFAULT_CANDIDATE
 from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.apply import Winner, compile_model, kernel_names
 from prune_engine.metaschedule.artifact_writer import save_artifact
-from prune_engine.metaschedule.importers import ImportedModel
 from prune_engine.metaschedule.model_inputs import random_inputs
-from prune_engine.metaschedule.model_timing import time_models
-from prune_engine.metaschedule.network_profile import profile_networks
 from prune_engine.metaschedule.probe_kernels import ProbeKernels
 from prune_engine.store.base import Store, StoredCandidate
 from prune_engine.task import TuningTask
@@ -54,58 +52,83 @@ def best_trace(task: TuningTask, store: Store, n_threads: int) -> str | None:
 
 
 def profile(subject: Subject, store: Store, n_threads: int, budget_secs: float) -> Profile:
-    """Compile a model with a store's best schedules and profile it beside onnxruntime.
+    """Profile a model with a store's best schedules beside onnxruntime. Raises as `ModelTiming`."""
+    with ModelTiming(subject, store, n_threads, budget_secs) as model:
+        for _ in range(_N_TURNS):
+            model.take_turn()
+        return model.profile()
 
-    ``budget_secs`` is for timing whole calls, and again for the profiles. Raises ArtifactError if the model cannot
-    be run, and subprocess.CalledProcessError if onnxruntime cannot run it.
-    """
-    before = os.getloadavg()[0]
-    model, target = subject.load(n_threads), target_of(n_threads)
-    traces = {task.task_id: best_trace(task, store, n_threads) for task in model.tasks}
-    winners = [Winner(task_id, trace) for task_id, trace in traces.items() if trace is not None]
-    with TemporaryDirectory() as scratch:
-        folder = Path(scratch) / "tuned"
-        compiled = compile_model(model, winners, target)
+
+class ModelTiming:
+    """A tuned model and onnxruntime, timed in turns. A context manager, which holds the compiled model."""
+
+    def __init__(self, subject: Subject, store: Store, n_threads: int, budget_secs: float) -> None:
+        """Compile a model with a store's best schedules. ``budget_secs`` is for each side of a turn.
+
+        Raises subprocess.CalledProcessError if either side cannot run the model, here and later.
+        """
+        self._subject, self._store, self._n_threads, self._budget_secs = subject, store, n_threads, budget_secs
+        self._before = os.getloadavg()[0]
+        self._model = subject.load(n_threads)
+        self._peaks: list[float] = []
+        self._ours: dict[str, list[float]] = defaultdict(list)
+        self._whole: dict[str, list[float]] = defaultdict(list)
+        self._theirs: list[list[ProfiledNode]] = []
+        self._scratch = TemporaryDirectory()
+        self._folder = Path(self._scratch.name) / "tuned"
+
+    def __enter__(self) -> ModelTiming:
+        traces = {task.task_id: best_trace(task, self._store, self._n_threads) for task in self._model.tasks}
+        winners = [Winner(task_id, trace) for task_id, trace in traces.items() if trace is not None]
+        target = target_of(self._n_threads)
+        compiled = compile_model(self._model, winners, target)
         manifest = {"run_id": "onnxruntime-gap", "created_at": 0.0, "n_tuned_tasks": len(winners)}
-        save_artifact(compiled, model, folder, n_threads=n_threads, target=target, manifest=manifest)
-        whole = time_models({"tuned": folder}, model, n_threads=n_threads, seed=_SEED, budget_secs=budget_secs)
-        kernel_secs, nodes = _in_turns(folder, model, n_threads, budget_secs)
-    names = kernel_names(model)
-    return Profile(
-        model=subject.name,
-        n_threads=n_threads,
-        kernels=tuple(
-            _kernel(task, sum(kernel_secs.get(name, 0.0) for name in names[task.task_id]), store, n_threads)
-            for task in model.tasks
-        ),
-        nodes=tuple(map(_node, nodes)),
-        whole_secs={who: latency.run_secs for who, latency in whole.latencies.items()},
-        peak_flop_per_sec=_peak(n_threads),
-        load=(before, os.getloadavg()[0]),
-        machine=machine.describe(),
-    )
+        save_artifact(
+            compiled, self._model, self._folder, n_threads=self._n_threads, target=target, manifest=manifest
+        )
+        return self
 
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
 
-def _in_turns(
-    folder: Path, model: ImportedModel, n_threads: int, budget_secs: float
-) -> tuple[Mapping[str, float], list[ProfiledNode]]:
-    ours: dict[str, list[float]] = defaultdict(list)
-    theirs: list[list[ProfiledNode]] = []
-    for _ in range(_N_TURNS):
-        told = profile_networks({"tuned": folder}, n_threads=n_threads, seed=_SEED, budget_secs=budget_secs / 3)
-        for name, secs in told["tuned"].items():
-            ours[name].append(secs)
-        inputs = random_inputs(model.inputs, _SEED)
-        theirs.append(profile_nodes(model.onnx_bytes, inputs, n_threads, _NODE_CALLS))
-    nodes = [
-        ProfiledNode(same[0].name, same[0].operator, same[0].inputs, same[0].outputs, _median(n.secs for n in same))
-        for same in zip(*theirs, strict=True)
-    ]
-    return {name: _median(secs) for name, secs in ours.items()}, nodes
+    def take_turn(self) -> None:
+        """Profile our kernels and onnxruntime's nodes once more."""
+        told, whole = time_calls(self._folder, n_threads=self._n_threads, seed=_SEED, budget_secs=self._budget_secs)
+        for name, secs in told.items():
+            self._ours[name].append(secs)
+        self._whole["tuned"] += whole
+        inputs = random_inputs(self._model.inputs, _SEED)
+        nodes, whole = profile_nodes(
+            self._model.onnx_bytes, inputs, self._n_threads, _NODE_CALLS, self._budget_secs / 2
+        )
+        self._theirs.append(nodes)
+        self._whole["onnxruntime"] += whole
+        self._peaks += _peaks(self._n_threads)
 
-
-def _median(secs: Iterable[float]) -> float:
-    return statistics.median(secs)
+    def profile(self, *, is_last: bool = False) -> Profile:
+        """Medians over the turns."""
+        names = kernel_names(self._model)
+        ours = {name: statistics.median(secs) for name, secs in self._ours.items()}
+        nodes = [
+            replace(alike[0], secs=statistics.median(node.secs for node in alike))
+            for alike in zip(*self._theirs, strict=True)
+        ]
+        return Profile(
+            model=self._subject.name,
+            n_threads=self._n_threads,
+            kernels=tuple(
+                _kernel(
+                    task, sum(ours.get(name, 0.0) for name in names[task.task_id]), self._store, self._n_threads
+                )
+                for task in self._model.tasks
+            ),
+            nodes=tuple(map(_node, nodes)),
+            whole_secs={who: tuple(secs) for who, secs in self._whole.items()},
+            peak_flop_per_sec=max(self._peaks, default=None),
+            load=(self._before, os.getloadavg()[0]),
+            machine=machine.describe(),
+            is_last=is_last,
+        )
 
 
 def _kernel(task: TuningTask, secs: float, store: Store, n_threads: int) -> Kernel:
@@ -130,8 +153,8 @@ def _node(node: ProfiledNode) -> Node:
     return Node(node.name, node.operator, anchor.kind, anchor.sizes, anchor.flop_count, node.secs)
 
 
-def _peak(n_threads: int) -> float | None:
-    """The best of several samples: others on the machine only make it look slower."""
+def _peaks(n_threads: int) -> list[float]:
+    """Samples: others on the machine only make it look slower, so the best of them is the machine's."""
     host = host_profile(n_threads)
     import_tvm()
     kernels = ProbeKernels(
@@ -140,4 +163,4 @@ def _peak(n_threads: int) -> float | None:
         vector_registers=host.value("limits.vector_registers"),
         sample_secs=_PEAK_SECS,
     )
-    return max((rate for _ in range(_N_PEAKS) for rate in kernels.flop_rates("float32")), default=None)
+    return [rate for _ in range(_N_PEAKS) for rate in kernels.flop_rates("float32")]

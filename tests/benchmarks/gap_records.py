@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 @dataclass(frozen=True)
 class Node:
-    """A node of onnxruntime's optimised graph: a median over calls. ``flop_count`` is None where it is not counted.
+    """A node of onnxruntime's optimised graph: its typical seconds. ``flop_count`` is None where it is not counted.
 
     ``kind`` and ``sizes`` are as in `Kernel`.
     """
@@ -54,10 +54,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Profile:
-    """A tuned model beside onnxruntime.
+    """A tuned model beside onnxruntime. ``is_last`` says that it was made in turns with the experiments.
 
-    ``whole_secs`` are whole calls of both, in turns; ``peak_flop_per_sec`` is what this machine did with as many
-    threads just before, None where the compiler has no kernel that measures it.
+    ``whole_secs`` are whole calls of both, on one thread in seconds of the processor. ``peak_flop_per_sec`` is what
+    this machine does with as many threads, None where the compiler has no kernel that measures it.
     """
 
     model: str
@@ -68,6 +68,7 @@ class Profile:
     peak_flop_per_sec: float | None
     load: tuple[float, float]
     machine: dict[str, Any] = field(default_factory=dict)
+    is_last: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,10 @@ class HotBlock:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What other schedules and another layout make of a kernel by itself: medians in turns, of one call.
+    """What other schedules and another layout make of a kernel by itself: of one call, in turns.
+
+    Seconds are with weights that come from further away than the core's caches, as inside a model; ``cached_secs``,
+    by the same names (first, long, packed), with weights in the cache, which is how kernels are tuned.
 
     ``first_secs`` is of what the tuning found, ``long_secs`` of what ``n_trials`` in all found, ``packed_secs`` of
     as many in the packed layout: None where there is none, ``packing`` says which or why not. ``relayout_secs`` is
@@ -101,6 +105,7 @@ class Experiment:
     long_secs: float
     packed_secs: float | None
     relayout_secs: float | None
+    cached_secs: dict[str, float]
     packing: str
     n_first_trials: int
     n_trials: int
@@ -110,8 +115,25 @@ class Experiment:
     load: tuple[float, float]
 
 
-Record = Profile | Experiment
-_KINDS: dict[str, TypeAdapter[Any]] = {"profile": TypeAdapter(Profile), "experiment": TypeAdapter(Experiment)}
+@dataclass(frozen=True)
+class Search:
+    """What was searched of a kernel, in stores of its own: trials in all of its space, and in the packed layout."""
+
+    model: str
+    n_threads: int
+    task_id: str
+    n_trials: int
+    n_packed_trials: int
+    secs: float
+    load: tuple[float, float]
+
+
+Record = Profile | Experiment | Search
+_KINDS: dict[str, TypeAdapter[Any]] = {
+    "profile": TypeAdapter(Profile),
+    "search": TypeAdapter(Search),
+    "experiment": TypeAdapter(Experiment),
+}
 
 
 class State:
@@ -119,9 +141,15 @@ class State:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._read()
+
+    def _read(self) -> None:
+        #: By model and threads: by which kernels were chosen, and those made in turns with the experiments.
         self.profiles: dict[tuple[str, int], Profile] = {}
+        self.last_profiles: dict[tuple[str, int], Profile] = {}
+        self.searches: dict[tuple[str, int, str], Search] = {}
         self.experiments: dict[tuple[str, int, str], Experiment] = {}
-        for kind, content in journal.entries(path):
+        for kind, content in journal.entries(self.path):
             if kind in _KINDS:
                 self._take(_KINDS[kind].validate_python(content))
 
@@ -143,11 +171,13 @@ class State:
         """Drop all that is known of these models, for good."""
         kept = [(kind, content) for kind, content in journal.entries(self.path) if content["model"] not in models]
         journal.rewrite(self.path, kept)
-        self.profiles = {key: record for key, record in self.profiles.items() if key[0] not in models}
-        self.experiments = {key: record for key, record in self.experiments.items() if key[0] not in models}
+        self._read()
 
     def _take(self, record: Record) -> None:
         if isinstance(record, Profile):
-            self.profiles[record.model, record.n_threads] = record
+            known = self.last_profiles if record.is_last else self.profiles
+            known[record.model, record.n_threads] = record
+        elif isinstance(record, Search):
+            self.searches[record.model, record.n_threads, record.task_id] = record
         else:
             self.experiments[record.model, record.n_threads, record.task_id] = record

