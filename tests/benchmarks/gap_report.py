@@ -209,9 +209,8 @@ def _sentence(pair: Pair, experiment: Experiment) -> str:
     gap_secs = shares.gap_secs
     least_secs = _WORTH_TELLING * gap_secs
     parts = []
-    gain = experiment.n_trials / max(1, experiment.n_first_trials)
     if shares.schedule > least_secs:
-        parts.append(f"{_ms(shares.schedule)} ms are the schedule: {gain:.1f} times the trials find them")
+        parts.append(f"{_ms(shares.schedule)} ms are the schedule: {_longer(experiment)} finds them")
     if experiment.packed_secs is None:
         parts.append(f"no other layout was tried ({experiment.packing})")
     elif shares.space > least_secs:
@@ -227,6 +226,13 @@ def _sentence(pair: Pair, experiment: Experiment) -> str:
     verdict = verdict_of(shares)
     told = f"**{verdict}**" if verdict else "**none of the three**"
     return f"{told}. Of {_ms(gap_secs)} ms a call, {'; '.join(parts)}."
+
+
+def _longer(experiment: Experiment) -> str:
+    """The longer search, in words."""
+    if experiment.n_first_trials == 0:
+        return "the first tuning had no trial left for it, and a search"
+    return f"a search of {experiment.n_trials / experiment.n_first_trials:.1f} times the trials"
 
 
 def _summary(profile: Profile, examined: Sequence[tuple[Pair, Experiment]]) -> str:
@@ -254,7 +260,8 @@ def _of_the_gap(shares: Shares, gap_secs: float, n_examined: int) -> str:
     return (
         f"Of the operators' gap of {_signed(gap_secs)} ms, {kernels} that lose most account for "
         f"{_ms(shares.gap_secs)} ms: schedule {_signed(shares.schedule)}, space {_signed(shares.space)}, "
-        f"code generation {_signed(shares.code)}, neighbours {_signed(shares.neighbours)}."
+        f"code generation {_signed(shares.code)}, neighbours {_signed(shares.neighbours)}. "
+        f"The most of it, of the first three, is {verdict_of(shares) or 'none'}."
     )
 
 

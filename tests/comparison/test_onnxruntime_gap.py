@@ -91,8 +91,8 @@ class TestAnchors:
         assert ours.kind == "depthwise conv"
 
     def test_a_prepacked_product_is_known_by_what_it_reads_and_writes(self, kit: SimpleNamespace) -> None:
-        axes = [(f"matmul.v{i}", n) for i, n in enumerate((1, 128, 384, 1536))]
-        ours = kit.groups.anchor_of_kernel(axes, "matmul + add", [(1, 128, 1536), (1536, 384), (1, 128, 384)], 1)
+        axes = [(f"matmul.v{i}", n) for i, n in enumerate((2, 64, 384, 1536))]
+        ours = kit.groups.anchor_of_kernel(axes, "matmul + add", [(2, 64, 1536), (1536, 384), (2, 64, 384)], 1)
         theirs = kit.groups.anchor_of_node("Gemm", [(128, 1536), (384,)], [(128, 384)])
         assert ours == theirs
         assert ours.kind == "gemm"
@@ -236,7 +236,7 @@ class TestProfileOfOnnxruntime:
             return {"cat": "Node", "name": f"{name}_kernel_time", "dur": micros, "args": args}
 
         other = [{"cat": "Session", "name": "model_run", "dur": 5}, {"cat": "Node", "name": "a_fence", "dur": 5}]
-        events = [event("a", 1, 900), event("a", 2, 9), *(event("a", 1, micros) for micros in (10, 10, 30)), *other]
+        events = [event("a", 1, 900), event("a", 2, 9), event("a", 1, 10), *other]
         first, second = kit.onnxruntime.nodes_of(events)
         assert (first.operator, first.inputs, first.outputs) == ("Relu", ((1, 8), (2,)), ((1, 8),))
         assert first.secs == pytest.approx(10e-6)
