@@ -82,7 +82,7 @@ def main(request_file: Path, answer_file: Path) -> None:
     artifact.instrument(instrument)
     artifact.call(tensors)
     instrument.clear()
-    rounds = []
+    rounds: list[list[tuple[str, float]]] = []
     began = time.perf_counter()
     while len(rounds) < _MAX_ROUNDS:
         if len(rounds) >= _MIN_ROUNDS and time.perf_counter() - began > request["budget_secs"]:
