@@ -13,17 +13,16 @@ import machine
 from gap_groups import anchor_of_kernel, anchor_of_node
 from gap_network import time_calls
 from gap_onnxruntime import ProfiledNode, profile_nodes
+from gap_peak import peak_rates
 from gap_records import Kernel, Node, Profile
 from transfer_subjects import Subject, target_of
 from transfer_tuning import winner
 
-from prune_engine.hardware.host import cpu_model, host_profile
+from prune_engine.hardware.host import cpu_model
 from prune_engine.measurement import DEFAULT_CANDIDATE
-from prune_engine.metaschedule._compat import import_tvm
 from prune_engine.metaschedule.apply import Winner, compile_model, kernel_names
 from prune_engine.metaschedule.artifact_writer import save_artifact
 from prune_engine.metaschedule.model_inputs import random_inputs
-from prune_engine.metaschedule.probe_kernels import ProbeKernels
 from prune_engine.store.base import Store, StoredCandidate
 from prune_engine.task import TuningTask
 
@@ -31,8 +30,6 @@ from prune_engine.task import TuningTask
 _N_TURNS = 3
 _NODE_CALLS = 40
 _SEED = 0
-#: Samples of the peak are as short, and as many.
-_PEAK_SECS, _N_PEAKS = 0.001, 8
 
 
 def measured_of(task: TuningTask, store: Store, n_threads: int) -> list[StoredCandidate]:
@@ -103,7 +100,7 @@ class ModelTiming:
         )
         self._theirs.append(nodes)
         self._whole["onnxruntime"] += whole
-        self._peaks += _peaks(self._n_threads)
+        self._peaks += peak_rates(self._n_threads)
 
     def profile(self, *, is_last: bool = False) -> Profile:
         """Medians over the turns."""
@@ -151,16 +148,3 @@ def _kernel(task: TuningTask, secs: float, store: Store, n_threads: int) -> Kern
 def _node(node: ProfiledNode) -> Node:
     anchor = anchor_of_node(node.operator, node.inputs, node.outputs)
     return Node(node.name, node.operator, anchor.kind, anchor.sizes, anchor.flop_count, node.secs)
-
-
-def _peaks(n_threads: int) -> list[float]:
-    """Samples: others on the machine only make it look slower, so the best of them is the machine's."""
-    host = host_profile(n_threads)
-    import_tvm()
-    kernels = ProbeKernels(
-        n_threads,
-        vector_bytes=host.value("limits.vector_bytes"),
-        vector_registers=host.value("limits.vector_registers"),
-        sample_secs=_PEAK_SECS,
-    )
-    return [rate for _ in range(_N_PEAKS) for rate in kernels.flop_rates("float32")]
