@@ -52,7 +52,16 @@ def experiment(
         )
         for name in turns[0]
     }
-    return profile, [_experiment(kernels, plan, timings, profile.load) for plan in plans]
+    return profile, [_experiment(kernels, plan, timings, _spread(plan, turns), profile.load) for plan in plans]
+
+
+def _spread(plan: Plan, turns: Sequence[Mapping[str, KernelTiming]]) -> float:
+    """The range over the turns by the median, of the schedule where that is widest."""
+    ratios = []
+    for name in _schedules(plan):
+        secs = [turn[_key(plan, name)].streamed_secs for turn in turns]
+        ratios.append((max(secs) - min(secs)) / statistics.median(secs))
+    return max(ratios)
 
 
 def _schedules(plan: Plan) -> dict[str, Schedule]:
@@ -79,7 +88,11 @@ def _key(plan: Plan, name: str) -> str:
 
 
 def _experiment(
-    kernels: Kernels, plan: Plan, timings: Mapping[str, KernelTiming], load: tuple[float, float]
+    kernels: Kernels,
+    plan: Plan,
+    timings: Mapping[str, KernelTiming],
+    spread: float,
+    load: tuple[float, float],
 ) -> Experiment:
     of = {name: timings[_key(plan, name)] for name in _schedules(plan)}
     relayouts = [timings[_key(plan, f"{_RELAYOUT} {number}")] for number in range(len(plan.relayouts))]
@@ -99,6 +112,7 @@ def _experiment(
         n_packed_trials=plan.n_packed_trials,
         block=_hot_block(best, kernels.target),
         packed_block=_hot_block(plan.packed, kernels.target) if plan.packed else None,
+        spread=spread,
         load=load,
     )
 

@@ -96,6 +96,7 @@ class Experiment:
     ``first_secs`` is of what the tuning found, ``long_secs`` of what ``n_trials`` in all found, ``packed_secs`` of
     as many in the packed layout: None where there is none, ``packing`` says which or why not. ``relayout_secs`` is
     what bringing activations into that layout and back would take. ``packed_block`` is the packed kernel's.
+    ``spread`` is the range of a figure over the turns by its median, of the schedule where that is widest.
     """
 
     model: str
@@ -112,6 +113,7 @@ class Experiment:
     n_packed_trials: int
     block: HotBlock | None
     packed_block: HotBlock | None
+    spread: float
     load: tuple[float, float]
 
 

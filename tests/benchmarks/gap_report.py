@@ -282,6 +282,13 @@ def _conditions(state: State, profiles: Sequence[Profile]) -> str:
             " Other programs used the same processors meanwhile: kernels and nodes are timed in pieces so short "
             "that most are left alone, but whole calls are slower than on an idle machine."
         )
+    known = [one for profile in profiles for one in state.experiments_of(profile).values()]
+    if known:
+        widest = max(one.spread for one in known)
+        usual = statistics.median(one.spread for one in known)
+        text += (
+            f" From turn to turn a kernel's figures range over {usual:.0%} of their median, {widest:.0%} at most."
+        )
     return "\n\n".join(["## Conditions", text, _table(["", ""], rows)])
 
 

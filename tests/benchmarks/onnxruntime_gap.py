@@ -207,9 +207,8 @@ def _options() -> argparse.Namespace:
         "--headroom-factor", type=int, default=5, help="without --headroom-trials: as many times the first trials"
     )
     parser.add_argument("--seconds", type=float, default=300.0, help="of the tuning of a model without a store")
-    parser.add_argument(
-        "--profile-seconds", type=float, default=20.0, help="of timing whole calls, and of profiles"
-    )
+    parser.add_argument("--profile-seconds", type=float, default=6.0, help="of either side in a turn of profiling")
+    parser.add_argument("--turns", type=int, default=5, help="of timing kernels, the model and onnxruntime")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget-seconds", type=float, help="search no further kernel after that")
     parser.add_argument("--forget", action="store_true", help="drop profiles and experiments of these models first")

@@ -53,6 +53,7 @@ def kit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> SimpleNamespace:
             n_packed_trials=0 if packed is None else 80,
             block=block,
             packed_block=None if packed is None else block,
+            spread=0.2,
             load=(0.3, 0.4),
         )
 
@@ -278,6 +279,7 @@ class TestPage:
         whole = "account for 4.000 ms: schedule +0.600, space +1.400, code generation +1.000, neighbours +1.000"
         assert whole in page
         assert "| 28 | 50% | 3 |" in page
+        assert "range over 20% of their median, 20% at most" in page
 
     def test_what_wins_elsewhere_is_told(self, kit: SimpleNamespace) -> None:
         kernels = [kit.kernel("a", "gemm", 3.0, (1, 4)), kit.kernel("b", "other", 0.1)]
