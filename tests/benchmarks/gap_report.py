@@ -53,7 +53,8 @@ its packed layouts.
 
 The kernels that lose most are then examined by themselves. *Schedule*: what a longer search of the same space
 gains. *Space*: what the same operator gains beyond that in the packed layout of onnxruntime's kernel, its weights
-packed beforehand, searched for as many trials. *Code generation*: what is still missing to onnxruntime's time.
+packed beforehand, searched for as many trials. *Code generation*: what is still missing to onnxruntime's time; what
+more trials in the packed layout would find is in it.
 *Neighbours*: what the kernel takes longer inside the model than by itself. A kernel's verdict is the largest of
 the first three.
 """

@@ -10,7 +10,8 @@ generation. ``time`` times all of these by themselves, the model and onnxruntime
 ``report`` writes docs/benchmarks/onnxruntime_gap.md.
 
 What is done is in the state file and is not done again. Searches go on in copies of the stores beside the state
-file: a store that is given stays as it is. After a change to the search, --forget.
+file: a store that is given stays as it is. A search that was shorter than is now wanted goes on. After a change to
+the search, --forget drops what is known of the models and their copies.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ class Attribution:
         self._options, self._state = options, state
         self._n_threads: int = options.threads
         self._deadline = time.monotonic() + options.budget_seconds if options.budget_seconds else None
+
+    def forget(self) -> None:
+        """Drop what is known of the models, and their stores here."""
+        self._state.forget(set(self._options.models))
+        for name in self._options.models:
+            for path in self._store_files(name):
+                path.unlink(missing_ok=True)
 
     def tune(self) -> None:
         """A store for each model: a copy of the first given that has it tuned, or a new one."""
@@ -111,6 +119,12 @@ class Attribution:
         path = gap_report.write(self._state, self._options.out, self._n_threads, self._options.kernels)
         print(path.read_text(encoding="utf-8"))
 
+    def _is_timed(self, name: str, task_id: str) -> bool:
+        """Whether what the last search found was timed."""
+        key = (name, self._n_threads, task_id)
+        timed, searched = self._state.experiments.get(key), self._state.searches[key]
+        return timed is not None and timed.n_trials == searched.n_trials
+
     def _losers(self, name: str) -> list[Kernel]:
         profile = self._state.profiles.get((name, self._n_threads))
         return [pair.kernel for pair in losers_of(profile, self._options.kernels)] if profile else []
@@ -118,7 +132,8 @@ class Attribution:
     def _search(self, name: str, kernel: Kernel) -> None:
         from gap_search import Kernels, Searcher
 
-        if (name, self._n_threads, kernel.task_id) in self._state.searches:
+        done = self._state.searches.get((name, self._n_threads, kernel.task_id))
+        if done is not None and done.n_trials >= (self._options.headroom_trials or 0):
             return
         if self._deadline is not None and time.monotonic() > self._deadline:
             print(f"no time left for {kernel.name} of {name}", file=sys.stderr)
@@ -139,11 +154,15 @@ class Attribution:
     def _stores(self, name: str) -> Stores:
         from gap_search import Stores
 
-        first = self._store_file(name)
-        longer = first.with_suffix(".long.sqlite3")
+        first, longer, packed = self._store_files(name)
         if not longer.exists():
             _copy_store(first, longer)
-        return Stores(first, longer, first.with_suffix(".packed.sqlite3"))
+        return Stores(first, longer, packed)
+
+    def _store_files(self, name: str) -> tuple[Path, Path, Path]:
+        """The first tuning, the longer search, and that of the packed layouts."""
+        first = self._store_file(name)
+        return first, first.with_suffix(".long.sqlite3"), first.with_suffix(".packed.sqlite3")
 
     def _store_file(self, name: str) -> Path:
         folder: Path = self._options.state.with_suffix("")
@@ -171,6 +190,18 @@ def _copy_store(source: Path, destination: Path) -> None:
         theirs.backup(ours)
 
 
+def _positive(text: str) -> int:
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not at least 1")
+    return number
+
+
+def _file(text: str) -> Path:
+    if not (path := Path(text)).is_file():
+        raise argparse.ArgumentTypeError(f"there is no store {text}")
+    return path
+
+
 def _now() -> str:
     return time.strftime("%H:%M:%S")
 
@@ -179,9 +210,9 @@ def main() -> int:
     """Do the parts asked for, as far as the seconds go."""
     options = _options()
     state = State(options.state)
-    if options.forget:
-        state.forget(set(options.models))
     attribution = Attribution(options, state)
+    if options.forget:
+        attribution.forget()
     try:
         for part in PARTS:
             if part in options.parts:
@@ -199,19 +230,24 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--models", nargs="+", choices=MODEL_NAMES, default=list(DEFAULT_MODELS))
-    parser.add_argument("--store", nargs="+", type=Path, default=[], help="stores of earlier tunings; left alone")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--kernels", type=int, default=4, help="so many that lose most are searched, per model")
-    parser.add_argument("--headroom-trials", type=int, help="of the long search, in all")
+    parser.add_argument("--store", nargs="+", type=_file, default=[], help="stores of earlier tunings; left alone")
+    parser.add_argument("--threads", type=_positive, default=1)
     parser.add_argument(
-        "--headroom-factor", type=int, default=5, help="without --headroom-trials: as many times the first trials"
+        "--kernels", type=_positive, default=4, help="so many that lose most are searched, per model"
+    )
+    parser.add_argument("--headroom-trials", type=_positive, help="of the long search, in all")
+    parser.add_argument(
+        "--headroom-factor",
+        type=_positive,
+        default=5,
+        help="without --headroom-trials: as many times the first trials",
     )
     parser.add_argument("--seconds", type=float, default=300.0, help="of the tuning of a model without a store")
     parser.add_argument("--profile-seconds", type=float, default=6.0, help="of either side in a turn of profiling")
-    parser.add_argument("--turns", type=int, default=5, help="of timing kernels, the model and onnxruntime")
+    parser.add_argument("--turns", type=_positive, default=5, help="of timing kernels, the model and onnxruntime")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget-seconds", type=float, help="search no further kernel after that")
-    parser.add_argument("--forget", action="store_true", help="drop profiles and experiments of these models first")
+    parser.add_argument("--forget", action="store_true", help="drop all that is known of these models first")
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "onnxruntime_gap.jsonl")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
     return parser.parse_args()
