@@ -80,7 +80,7 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
     forgets = _forgets(plan, split, one)
     for buffer in plan.buffers:
         for access in buffer.accesses:
-            slots, held = _in_body(access, taken, split, unit)
+            slots, held, n_loads = _in_body(access, taken, split, unit)
             slots = slots * _repeats(access, forgets, split, one)
             starts = _starts(access, split, prefixes, one)
             moved = slots * starts
@@ -96,7 +96,7 @@ def body_of(loops: LoopColumns, unit: VectorUnit) -> Body:
             else:
                 is_ahead = starts < bodies
                 if not buffer.is_argument:
-                    is_ahead = is_ahead & (slots <= np.float32(_MOST_HOISTED))
+                    is_ahead = is_ahead & (n_loads <= np.float32(_MOST_HOISTED))
                     moved = np.where(is_ahead, moved, slots * bodies)
                 is_torn = is_ahead & split.has_torn_operands
                 loads = loads + moved + lanes * bodies * (is_torn * np.float32(_TORN_OPERAND))
@@ -168,8 +168,8 @@ def _gathered(apart: Float32Array) -> Float32Array:
 
 def _in_body(
     access: AccessPlan, taken: list[Float32Array], split: Split, unit: VectorUnit
-) -> tuple[Float32Array, Float32Array]:
-    """Slots that the body needs to load (or store) an access once, and registers that hold it."""
+) -> tuple[Float32Array, Float32Array, Float32Array]:
+    """Slots that the body needs to load (or store) an access once, registers that hold it, and how many loads."""
     one = np.ones_like(split.lanes)
     elements = one
     for dimension in access.dimensions:
@@ -184,7 +184,7 @@ def _in_body(
     along = product([lanes for d, lanes in split.lanes_of.items() if d in access.along], one)
     apart = product([lanes for d, lanes in split.lanes_of.items() if d in access.apart], one)
     slots = elements * _gathered(apart) * _pieces(along, unit.unit_lanes)
-    return slots, elements * np.ceil(along * apart / np.float32(unit.register_lanes))
+    return slots, elements * np.ceil(along * apart / np.float32(unit.register_lanes)), elements * apart
 
 
 def _starts(access: AccessPlan, split: Split, prefixes: list[Float32Array], one: Float32Array) -> Float32Array:

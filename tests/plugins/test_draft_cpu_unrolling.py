@@ -81,19 +81,19 @@ def test_results_are_torn_by_who_reads_them(rows: int, vectors: int, read_by: in
 
 
 def reduction(
-    *, filters: int, steps: int, depth: int, again: bool = True, own: bool = False, stride: int = 1
+    *, filters: int, steps: int, depth: int, again: bool = True, own: bool = False, stride: int = 1, width: int = 16
 ) -> nests.Builder:
-    """8 blocks of ``filters`` x 16 results, whose ``steps`` are unrolled ``depth`` at a time.
+    """8 blocks of ``filters`` x ``width`` results, whose ``steps`` are unrolled ``depth`` at a time.
 
     If ``again``, all blocks do so many steps before the next: right around the body is then a loop that does not
     move what is multiplied, a buffer that is an argument or the kernel's ``own``.
     """
     b = nests.Builder()
     k, block = b.tile("k", steps // depth, 1, 0), b.tile("block", 8, 1)
-    f, kk, x = b.tile("f", filters, 1, 0), b.tile("kk", depth, 1, 0), b.tile("x", 16, 1)
-    b.buffer("X", (steps, 16 * stride), stored=steps * 16 * stride if own else None)
+    f, kk, x = b.tile("f", filters, 1, 0), b.tile("kk", depth, 1, 0), b.tile("x", width, 1)
+    b.buffer("X", (steps, width * stride), stored=steps * width * stride if own else None)
     b.buffer("W", (8 * filters, steps))
-    b.buffer("Y", (8 * filters, 16))
+    b.buffer("Y", (8 * filters, width))
     outside = [("k", k[0], LoopKind.SERIAL), ("block", block[0], LoopKind.SERIAL)]
     loops = [
         *(outside if again else outside[::-1]),
@@ -101,7 +101,7 @@ def reduction(
     ]
     its = [
         nests.sized(nests.tiled("vf", [block[0], f[0]], (1 if again else 0, 2)), 8 * filters),
-        nests.sized(nests.tiled("vx", x, (4,)), 16),
+        nests.sized(nests.tiled("vx", x, (4,)), width),
         nests.sized(nests.tiled("vk", [k[0], kk[0]], (0 if again else 1, 3), True), steps),
     ]
     accesses = [
@@ -138,6 +138,15 @@ def test_of_what_the_kernel_wrote_llvm_takes_only_so_much_out_of_a_loop() -> Non
             core_cycles(reduction(filters=1, steps=64, depth=depth, own=own, stride=2)) for own in (False, True)
         )
         assert (own > 3 * argument) == is_worse
+
+
+def test_a_vector_of_three_instructions_is_one_load_to_take_out_of_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """40 vectors of 14: 120 instructions."""
+    monkeypatch.setattr("prune_engine_draft.cpu._LATENCY_CYCLES", 0.0)
+    argument, own = (
+        core_cycles(reduction(filters=1, steps=80, depth=40, own=own, width=14)) for own in (False, True)
+    )
+    assert own == argument
 
 
 def test_llvm_loses_sight_of_what_it_loaded_in_long_bodies() -> None:
