@@ -2,12 +2,12 @@
 
     python tests/benchmarks/draft_measured.py [--candidates 40] [--record FILE] [WORKLOAD ...]
 
-The recorded spaces that `draft_calibrate.py` reads are random samples, of which few are anywhere near the best. This
-draws many candidates of each workload's design space and measures some of the 300 that the draft thinks best, and as
-many of the next 5 %. Printed per workload: the rank correlation of drafted and measured latencies, the standard
-deviation of the logarithm of their ratio, and the best of these candidates over the best of the draft's first 1, 4
-and 16. With ``--record FILE`` what was measured is kept, and what is there already is not measured again: so another
-draft can be held against the same measurements.
+The recorded spaces that `draft_calibrate.py` reads are random samples, of which few are anywhere near the best.
+This draws many candidates of each workload's design space and measures some of the 300 that the draft thinks
+best, and as many of the next 5 %. Printed per workload: the rank correlation of drafted and measured latencies,
+the standard deviation of the logarithm of their ratio, and the best of these candidates over the best of the
+draft's first 1, 4 and 16. With ``--record FILE`` what was measured is kept, and what is there already is not
+measured again: so another draft can be held against the same measurements.
 """
 
 from __future__ import annotations
