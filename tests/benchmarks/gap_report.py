@@ -170,7 +170,7 @@ def _code(profile: Profile, examined: Sequence[tuple[Pair, Experiment]]) -> str:
         plain_secs = min(experiment.first_secs, experiment.long_secs)
         for layout, secs, block in (
             ("as imported", plain_secs, experiment.block),
-            (experiment.packing, experiment.packed_secs, experiment.packed_block),
+            (f"`{experiment.packing}`", experiment.packed_secs, experiment.packed_block),
         ):
             if secs is not None:
                 lines.append([_title(pair), layout, *_rates(profile, pair.kernel.flop_count, secs), *_cells(block)])
@@ -215,7 +215,7 @@ def _sentence(pair: Pair, experiment: Experiment) -> str:
     if experiment.packed_secs is None:
         parts.append(f"no other layout was tried ({experiment.packing})")
     elif shares.space > least_secs:
-        parts.append(f"{_ms(shares.space)} ms are the space: the packed layout has them ({experiment.packing})")
+        parts.append(f"{_ms(shares.space)} ms are the space: the packed layout has them (`{experiment.packing}`)")
     else:
         parts.append("the packed layout gains nothing worth telling")
     if shares.code > least_secs:
@@ -231,6 +231,8 @@ def _sentence(pair: Pair, experiment: Experiment) -> str:
 
 def _longer(experiment: Experiment) -> str:
     """The longer search, in words."""
+    if experiment.n_trials <= 1:
+        return "its space's only schedule, which a tuning does not try,"
     if experiment.n_first_trials == 0:
         return "the first tuning had no trial left for it, and a search"
     return f"a search of {experiment.n_trials / experiment.n_first_trials:.1f} times the trials"
@@ -262,7 +264,7 @@ def _of_the_gap(shares: Shares, gap_secs: float, n_examined: int) -> str:
         f"Of the operators' gap of {_signed(gap_secs)} ms, {kernels} that lose most account for "
         f"{_ms(shares.gap_secs)} ms: schedule {_signed(shares.schedule)}, space {_signed(shares.space)}, "
         f"code generation {_signed(shares.code)}, neighbours {_signed(shares.neighbours)}. "
-        f"The most of it, of the first three, is {verdict_of(shares) or 'none'}."
+        f"Of the three causes {verdict_of(shares) or 'none'} has most."
     )
 
 

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from gap_packing import NotPackedError, Packed, packed_kernel, relayout_kernel
 from gap_profile import best_trace, measured_of
 from gap_records import Search
 from transfer_subjects import Subject, target_of
 
+from prune_engine.candidates import CandidateBatch
 from prune_engine.config import EngineConfig
 from prune_engine.engine import Engine
 from prune_engine.errors import NothingMeasuredError
@@ -24,6 +26,7 @@ from prune_engine.metaschedule.measure import MeasureSettings
 from prune_engine.metaschedule.relax_tasks import task_of
 from prune_engine.metaschedule.targets import architecture_of
 from prune_engine.metaschedule.workbench import TvmWorkbench
+from prune_engine.space import DesignSpace
 from prune_engine.store.base import Store
 from prune_engine.store.open import open_store
 from prune_engine.task import TuningTask
@@ -191,7 +194,11 @@ class Searcher:
         )
 
     def _search(self, task: TuningTask, store: Store, n_trials: int) -> None:
-        """So many trials, those that the store has included."""
+        """So many trials, those that the store has included; of a space of one schedule that one."""
+        space = self._workbench.design_space(task)
+        if not space.has_choices:
+            self._try_only(space, store)
+            return
         config = EngineConfig.of(
             n_trials=n_trials,
             plateau_trials=2 * n_trials,  # the verifier ends a task after half of it
@@ -203,3 +210,16 @@ class Searcher:
         engine = Engine(config, self._workbench, store, self._kernels.profile)
         with contextlib.suppress(NothingMeasuredError):  # a kernel without any choice stays as it is
             engine.run([task])
+
+    def _try_only(self, space: DesignSpace, store: Store) -> None:
+        """Measure the untuned kernel and the only schedule, which the engine does not: it has nothing to choose."""
+        run_id = store.start_run({})
+        store.add_tasks(run_id, [space.task])
+        measured = [default for _, default in self._workbench.measure_defaults([space.task])]
+        for sketch in space.sketches:
+            if sketch.size:
+                only = CandidateBatch(space, sketch, np.zeros((1, len(sketch.variables)), dtype=np.int32))
+                measured += self._workbench.measure(space, [only.candidate(0)], None)
+        sketch_ids = [sketch.sketch_id for sketch in space.sketches]
+        store.add_measured(run_id, space.task.task_id, sketch_ids, measured)
+        store.finish_run(run_id)

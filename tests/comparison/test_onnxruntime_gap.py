@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -289,6 +290,22 @@ class TestPage:
         assert "All other operators together win 1.000 ms." in page
         assert "no other layout was tried (both sides are computed)" in page
         assert "**schedule**" in page
+
+    @pytest.mark.parametrize(
+        ("n_first", "n_trials", "told"),
+        [
+            (16, 80, "a search of 5.0 times the trials finds them"),
+            (0, 80, "the first tuning had no trial left for it, and a search finds them"),
+            (0, 1, "its space's only schedule, which a tuning does not try, finds them"),
+        ],
+    )
+    def test_the_longer_search_is_told_in_words(
+        self, kit: SimpleNamespace, n_first: int, n_trials: int, told: str
+    ) -> None:
+        kit.state.add(kit.profile([kit.kernel("a", "gemm", 3.0, (1, 4))], [kit.node("gemm", 1.0, (1, 4))]))
+        found = kit.experiment("a", 2.5, 1.2, None, packing="none is known")
+        kit.state.add(replace(found, n_first_trials=n_first, n_trials=n_trials))
+        assert told in kit.page()
 
     def test_the_profile_made_with_the_experiments_is_shown(self, kit: SimpleNamespace) -> None:
         for ms, is_last in ((3.0, False), (4.0, True)):
