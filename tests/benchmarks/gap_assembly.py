@@ -27,27 +27,48 @@ class _Block:
 
 
 def hot_block(assembly: str) -> HotBlock | None:
-    """The block with most multiply-adds, one in a loop before one that runs once; None if there are none.
+    """The block with most multiply-adds, one in a loop before one that runs once; None of code without blocks.
 
-    A block is what lies between labels and jumps. It is in a loop if a jump from it, or from one further down, goes
-    to it or to one further up.
+    Without multiply-adds it is the one with most calls of functions, or else most instructions on vectors. A block
+    is what lies between labels and jumps. It is in a loop if a jump from it, or from one further down, goes to it
+    or to one further up.
     """
     blocks = list(_blocks(assembly))
     inside = _in_loops(blocks)
-    ranked = sorted(blocks, key=lambda block: (_n_fma(block), block.number in inside))
-    if not ranked or _n_fma(ranked[-1]) == 0:
+    ranked = [block for block in sorted(blocks, key=_heat) if any(_heat(block))]
+    if not ranked:
         return None
-    # A block that runs once may be longer than a loop's body: as long as there is a loop with them, it is hotter.
-    loops = [block for block in ranked if block.number in inside and _n_fma(block) > 0]
+    # A block that runs once may be longer than a loop's body, which is hotter all the same.
+    loops = [block for block in ranked if block.number in inside and _is_like(block, ranked[-1])]
     best = loops[-1] if loops else ranked[-1]
-    vector = [line for line in best.lines if line.startswith("v") and _VECTOR_REGISTER.search(line)]
+    vector = _vector_lines(best)
+    added = [line for line in vector if _FMA.match(line)]
     return HotBlock(
         n_fma=_n_fma(best),
         n_vector=len(vector),
         n_spills=sum(bool(_STACK.search(line)) for line in vector),
-        vector_bits=max(_bits(line) for line in vector if _FMA.match(line)),
+        vector_bits=max(map(_bits, added or vector), default=0),
         is_loop=best.number in inside,
+        n_calls=_n_calls(best),
     )
+
+
+def _heat(block: _Block) -> tuple[int, int, int]:
+    return _n_fma(block), _n_calls(block), len(_vector_lines(block))
+
+
+def _is_like(block: _Block, hottest: _Block) -> bool:
+    """Whether it has of what the hottest was chosen for."""
+    kind = next(number for number, count in enumerate(_heat(hottest)) if count)
+    return _heat(block)[kind] > 0
+
+
+def _vector_lines(block: _Block) -> list[str]:
+    return [line for line in block.lines if line.startswith("v") and _VECTOR_REGISTER.search(line)]
+
+
+def _n_calls(block: _Block) -> int:
+    return sum(line.startswith("call") for line in block.lines)
 
 
 def _blocks(assembly: str) -> Iterator[_Block]:

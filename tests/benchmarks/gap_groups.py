@@ -34,6 +34,8 @@ KINDS = (
     "reorder",
 )
 REORDER, OTHER = "reorder", "other"
+#: Those whose FLOP are counted in the same way on both sides.
+COUNTED = ("conv 1x1", "conv 3x3", "conv, other filters", "depthwise conv", "gemm", "batched gemm")
 #: What must agree of the FLOP of a group for its figures to be of the same work.
 FLOP_TOLERANCE = 0.01
 

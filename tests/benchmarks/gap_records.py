@@ -73,10 +73,11 @@ class Profile:
 
 @dataclass(frozen=True)
 class HotBlock:
-    """The straight piece of a kernel's machine code that has most of its multiply-adds.
+    """The straight piece of a kernel's machine code that has most of its multiply-adds, or else calls, or vectors.
 
     ``n_vector`` counts instructions on vector registers, the multiply-adds (``n_fma``) among them; ``n_spills``
-    those that load from or store to the stack. ``vector_bits`` is the widest register of a multiply-add.
+    those that load from or store to the stack. ``vector_bits`` is the widest register of a multiply-add, without
+    those of any vector instruction. ``n_calls`` are calls of functions, which keep loops from being vectors.
     """
 
     n_fma: int
@@ -84,6 +85,7 @@ class HotBlock:
     n_spills: int
     vector_bits: int
     is_loop: bool
+    n_calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,12 @@ class State:
             if (model, n_threads) == (profile.model, profile.n_threads):
                 found[task_id] = experiment
         return found
+
+    def is_timed(self, model: str, n_threads: int, task_id: str) -> bool:
+        """Whether what the last search of a kernel found was timed."""
+        key = (model, n_threads, task_id)
+        timed, searched = self.experiments.get(key), self.searches.get(key)
+        return timed is not None and searched is not None and timed.n_trials == searched.n_trials
 
     def forget(self, models: set[str]) -> None:
         """Drop all that is known of these models, for good."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gap_groups import (
+    COUNTED,
     FLOP_TOLERANCE,
     REORDER,
     Group,
@@ -19,7 +20,7 @@ from gap_groups import (
     total_of,
     verdict_of,
 )
-from gap_records import Experiment, HotBlock, Profile, State
+from gap_records import Experiment, HotBlock, Kernel, Profile, State
 
 PAGE = "onnxruntime_gap.md"
 OURS, THEIRS = "tuned", "onnxruntime"
@@ -173,31 +174,38 @@ def _code(profile: Profile, examined: Sequence[tuple[Pair, Experiment]]) -> str:
             (f"`{experiment.packing}`", experiment.packed_secs, experiment.packed_block),
         ):
             if secs is not None:
-                lines.append([_title(pair), layout, *_rates(profile, pair.kernel.flop_count, secs), *_cells(block)])
-        lines.append(
-            [_title(pair), "onnxruntime", *_rates(profile, pair.kernel.flop_count, pair.their_secs), *_cells(None)]
-        )
+                lines.append([_title(pair), layout, *_rates(profile, pair.kernel, secs), *_cells(block)])
+        lines.append([_title(pair), "onnxruntime", *_rates(profile, pair.kernel, pair.their_secs), *_cells(None)])
         if experiment.packed_secs is None:
             lines[-2][1] += f" ({experiment.packing})"
     header = ["kernel", "layout", "GFLOP/s", "of the peak", "bits", "multiply-adds", "of vector instructions"]
     text = (
         "The best schedule's machine code in either layout: the straight piece that has most multiply-adds, how "
-        "many, their share of its instructions on vector registers, and those that spill to the stack."
+        "many, their share of its instructions on vector registers, those that spill to the stack, and calls of "
+        "functions (without multiply-adds: the piece that has most calls)."
     )
-    return f"{text}\n\n{_table([*header, 'spills'], lines)}"
+    return f"{text}\n\n{_table([*header, 'spills', 'calls'], lines)}"
 
 
-def _rates(profile: Profile, flop_count: int, secs: float) -> list[str]:
+def _rates(profile: Profile, kernel: Kernel, secs: float) -> list[str]:
     peak = profile.peak_flop_per_sec
-    return [_rate(flop_count, secs), f"{flop_count / secs / peak:.0%}" if peak else "-"]
+    if kernel.kind not in COUNTED:
+        return ["-", "-"]
+    return [_rate(kernel.flop_count, secs), f"{kernel.flop_count / secs / peak:.0%}" if peak else "-"]
 
 
 def _cells(block: HotBlock | None) -> list[str]:
     if block is None:
-        return ["-"] * 4
+        return ["-"] * 5
     where = "" if block.is_loop else " (no loop)"
-    share = f"{block.n_fma / block.n_vector:.0%}"
-    return [str(block.vector_bits), f"{block.n_fma}{where}", share, str(block.n_spills)]
+    share = f"{block.n_fma / block.n_vector:.0%}" if block.n_vector else "-"
+    return [
+        str(block.vector_bits or "-"),
+        f"{block.n_fma}{where}",
+        share,
+        str(block.n_spills),
+        str(block.n_calls),
+    ]
 
 
 def _verdicts(examined: Sequence[tuple[Pair, Experiment]]) -> str:

@@ -104,7 +104,7 @@ class Attribution:
             task_ids = [
                 task_id for model, n, task_id in self._state.searches if (model, n) == (name, self._n_threads)
             ]
-            if all((name, self._n_threads, task_id) in self._state.experiments for task_id in task_ids):
+            if all(self._state.is_timed(name, self._n_threads, task_id) for task_id in task_ids):
                 continue
             print(f"{_now()} timing {name} and {len(task_ids)} of its kernels", flush=True)
             with self._stores(name) as stores:
@@ -118,12 +118,6 @@ class Attribution:
         """Write the page."""
         path = gap_report.write(self._state, self._options.out, self._n_threads, self._options.kernels)
         print(path.read_text(encoding="utf-8"))
-
-    def _is_timed(self, name: str, task_id: str) -> bool:
-        """Whether what the last search found was timed."""
-        key = (name, self._n_threads, task_id)
-        timed, searched = self._state.experiments.get(key), self._state.searches[key]
-        return timed is not None and timed.n_trials == searched.n_trials
 
     def _losers(self, name: str) -> list[Kernel]:
         profile = self._state.profiles.get((name, self._n_threads))

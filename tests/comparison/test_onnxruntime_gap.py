@@ -223,8 +223,13 @@ class TestAssembly:
         found = kit.assembly.hot_block(ASSEMBLY.replace("jne	.LBB0_1", "nop"))
         assert (found.n_fma, found.vector_bits, found.is_loop) == (3, 512, False)
 
-    def test_code_without_multiply_adds_has_none(self, kit: SimpleNamespace) -> None:
-        assert kit.assembly.hot_block("main:\n	vaddps	%zmm1, %zmm2, %zmm3\n	retq\n") is None
+    def test_without_multiply_adds_it_is_the_loop_that_calls(self, kit: SimpleNamespace) -> None:
+        code = "main:\n	vaddps	%zmm1, %zmm2, %zmm3\n.L1:\n	vmovss	(%rdi), %xmm0\n	callq	erff@PLT\n	jne	.L1\n"
+        found = kit.assembly.hot_block(code)
+        assert (found.n_fma, found.n_calls, found.vector_bits, found.is_loop) == (0, 1, 128, True)
+
+    def test_code_that_does_nothing_has_none(self, kit: SimpleNamespace) -> None:
+        assert kit.assembly.hot_block("main:\n	retq\n") is None
 
 
 class TestProfileOfOnnxruntime:
@@ -279,7 +284,7 @@ class TestPage:
         assert "Not timed yet: `b`." in page
         whole = "account for 4.000 ms: schedule +0.600, space +1.400, code generation +1.000, neighbours +1.000"
         assert whole in page
-        assert "| 28 | 50% | 3 |" in page
+        assert "| 28 | 50% | 3 | 0 |" in page
         assert "range over 20% of their median, 20% at most" in page
 
     def test_what_wins_elsewhere_is_told(self, kit: SimpleNamespace) -> None:
@@ -335,6 +340,18 @@ def test_records_survive_and_are_forgotten_by_model(kit: SimpleNamespace) -> Non
     again.forget({"net"})
     assert again.profiles == again.searches == again.experiments == {}
     assert not kit.records.State(kit.state.path).profiles
+
+
+def test_what_was_searched_for_longer_is_timed_again(kit: SimpleNamespace) -> None:
+    def search(n_trials: int) -> None:
+        kit.state.add(kit.records.Search("net", 1, "a", n_trials, 0, 9.0, (0.0, 0.0)))
+
+    search(80)
+    assert not kit.state.is_timed("net", 1, "a")
+    kit.state.add(kit.experiment("a", 1.0, 1.0, 1.0))
+    assert kit.state.is_timed("net", 1, "a")
+    search(160)
+    assert not kit.state.is_timed("net", 1, "a")
 
 
 class TestPacking:
