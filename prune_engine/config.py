@@ -74,7 +74,7 @@ class EngineConfig(BaseModel):
     transfer_only: bool = False
     transfer_search_share: float = Field(default=SEARCH_SHARE, ge=0, le=1)
     transfer_source: str = "library"
-    source_form: Literal["squared", "linear", "covered", "count"] = "squared"
+    source_form: Literal["covered", "squared", "linear", "count"] = "covered"
     builtin_library: bool = True
     harvest: bool = True
     fp_tolerance: float | None = Field(default=None, ge=0, lt=1)

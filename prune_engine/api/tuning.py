@@ -139,7 +139,7 @@ def transfer(
     model: Model,
     *,
     source: PathLike = "library",
-    choose_by: str = "squared",
+    choose_by: str = "covered",
     builtin_library: bool = True,
     measurements: int = 16,
     search: bool = True,

@@ -37,9 +37,9 @@ def transfer(
     choose_by: Annotated[
         str,
         typer.Option(
-            rich_help_panel=_SOURCE, help="How --from best ranks models: squared, linear, covered or count."
+            rich_help_panel=_SOURCE, help="How --from best ranks models: covered, squared, linear or count."
         ),
-    ] = "squared",
+    ] = "covered",
     builtin_library: Annotated[
         bool,
         typer.Option(

@@ -1,9 +1,11 @@
 """Which model of a library to transfer from: the one that knows what a model spends its time on.
 
-After Gibson and Cano, "Transfer-Tuning" (PACT 2022), which transfers from one source model: the published choice
-is, as far as it is known, the model with the greatest sum over kernel classes of P^2 sqrt(W). P is the share of the
-untuned time that the wanted model spends in the class, W counts the source's kernels of the class. A class of
-which a source has the main statement alone (with something else fused to it) counts half: see ``ANCHOR_WEIGHT``.
+Gibson and Cano, "Transfer-Tuning" (PACT 2022), transfer from one source model, chosen, as far as it is known, by
+the greatest sum over kernel classes of P^2 sqrt(W). P is the share of the untuned time that the wanted model
+spends in the class, W counts the source's kernels of the class. Measured (`tests/benchmarks/transfer.py --parts
+sources`) that mostly chose a wrong one: what is not covered soon takes most of the time, so the sum of P alone is
+what counts, and many kernels of one class make up for nothing. A class of which a source has the main statement
+alone (with something else fused to it) counts half: see ``ANCHOR_WEIGHT``.
 """
 
 from __future__ import annotations
@@ -21,15 +23,17 @@ from prune_engine.strategies import Library
 WHOLE_LIBRARY, BEST_MODEL = "library", "best"
 #: What one class adds to a source's score, by P and W.
 FORMS: Mapping[str, Callable[[float, int], float]] = {
+    "covered": lambda p, w: p if w else 0.0,
     "squared": lambda p, w: p * p * math.sqrt(w),
     "linear": lambda p, w: p * math.sqrt(w),
-    "covered": lambda p, w: p if w else 0.0,
     "count": lambda p, w: float(w) if p else 0.0,
 }
+#: The form that decides between sources that cover as much.
+_OF_EQUALS = "squared"
 #: What a class adds of which a source has the main statement alone, as a share of what as many kernels of the class
 #: would. Such schedules are transplanted: tiles carry over, what is fused is decided anew, they are tried behind
-#: those of the class, and none tells what speed to stop at. One half, with W under a root: a kernel of the class
-#: weighs as much as four of its main statement.
+#: those of the class, and none tells what speed to stop at. Of the sources that were measured none is chosen
+#: otherwise by any weight from 0 to 1.
 ANCHOR_WEIGHT = 0.5
 
 
@@ -57,7 +61,7 @@ class SourceScore:
 
 
 def rank_sources(
-    secs: Mapping[str, float], kernels: Mapping[str, Mapping[str, KnownKernels]], form: str = "squared"
+    secs: Mapping[str, float], kernels: Mapping[str, Mapping[str, KnownKernels]], form: str = "covered"
 ) -> list[SourceScore]:
     """The models of a library, the best source first; those without any of the classes or anchors are left out.
 
@@ -69,17 +73,20 @@ def rank_sources(
     total = sum(secs.values())
     shares = {name: spent / total for name, spent in secs.items()} if total else {}
     found = []
+    richness: dict[str, float] = {}
     for model, counts in kernels.items():
         of_class = {name: counts[name].of_class for name in shares if name in counts and counts[name].of_class}
         of_anchor = {name: counts[name].of_anchor for name in shares if name in counts and name not in of_class}
         of_anchor = {name: n for name, n in of_anchor.items() if n}
         if of_class or of_anchor:
-            score = _sum(form, shares, of_class) + ANCHOR_WEIGHT * _sum(form, shares, of_anchor)
+            score, richness[model] = (
+                _sum(f, shares, of_class) + ANCHOR_WEIGHT * _sum(f, shares, of_anchor) for f in (form, _OF_EQUALS)
+            )
             covered = min(1.0, sum(shares[name] for name in of_class))
             by_anchor = min(1.0 - covered, sum(shares[name] for name in of_anchor))
             n_kernels = sum(of_class.values()) + sum(of_anchor.values())
             found.append(SourceScore(model, score, covered, n_kernels, by_anchor))
-    return sorted(found, key=lambda one: (-one.score, one.n_kernels, one.model))
+    return sorted(found, key=lambda one: (-round(one.score, 9), -richness[one.model], one.n_kernels, one.model))
 
 
 def _sum(form: str, shares: Mapping[str, float], counts: Mapping[str, int]) -> float:

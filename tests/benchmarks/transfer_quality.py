@@ -190,7 +190,7 @@ def counts(tuned: Tuned, key: str) -> Counter[str]:
 
 
 #: What a source is scored by, from P (the class's share of the target's untuned time) and W (the source's kernels
-#: of that class), summed over classes: those that the engine offers, the published one first, and others.
+#: of that class), summed over classes: those that the engine offers, and others.
 FORMS: Mapping[str, Callable[[float, int], float]] = {
     **source_choice.FORMS,
     "P^2 W": lambda p, w: p * p * w,

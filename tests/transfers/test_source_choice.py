@@ -37,12 +37,23 @@ def order(form: str) -> list[str]:
 
 
 def test_the_published_form_lets_the_dominant_class_decide() -> None:
-    first, *_ = ranked = rank_sources(SECS, KERNELS)
+    first, *_ = ranked = rank_sources(SECS, KERNELS, "squared")
     assert [one.model for one in ranked] == ["many of all", "few convolutions", "dense alone"]
     assert first.score == pytest.approx(0.64 + 2 * 0.01 * 3)
     assert first.covered == pytest.approx(1.0)
     assert first.n_kernels == 19
     assert ranked[-1].covered == pytest.approx(0.1)
+
+
+def test_what_is_covered_decides_unless_told_otherwise() -> None:
+    """One kernel of each class is more than any number of one class: what is left untuned takes the time."""
+    kernels = {
+        "a little of all": {"conv": KnownKernels(1), "dense": KnownKernels(1), "pool": KnownKernels(1)},
+        "convolutions": {"conv": KnownKernels(400)},
+    }
+    assert [one.model for one in rank_sources(SECS, kernels)] == ["a little of all", "convolutions"]
+    assert [one.model for one in rank_sources(SECS, kernels, "squared")] == ["convolutions", "a little of all"]
+    assert EngineConfig().source_form == "covered"
 
 
 def test_forms_differ() -> None:
@@ -51,9 +62,14 @@ def test_forms_differ() -> None:
     assert order("count") == ["dense alone", "many of all", "few convolutions"]
 
 
-def test_of_equals_the_smaller_library_comes_first() -> None:
-    two = {"b": {"conv": KnownKernels(3)}, "a": {"conv": KnownKernels(1)}}
-    assert [s.model for s in rank_sources({"conv": 1.0}, two, "covered")] == ["a", "b"]
+def test_of_those_that_cover_as_much_the_richer_comes_first_and_of_equals_the_smaller() -> None:
+    three = {
+        "a": {"conv": KnownKernels(1)},
+        "b": {"conv": KnownKernels(3), "pool": KnownKernels(3)},
+        "c": {"conv": KnownKernels(3)},
+    }
+    assert [s.model for s in rank_sources({"conv": 1.0}, three)] == ["b", "c", "a"]
+    assert [s.model for s in rank_sources({"conv": 1.0, "pool": 0.0}, three)] == ["c", "b", "a"]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -74,7 +90,7 @@ def test_an_anchor_counts_less_than_the_class_and_more_than_nothing(form: str) -
 
 def test_a_kernel_of_the_class_weighs_as_much_as_four_of_the_anchor() -> None:
     kernels = {"class": {"conv": KnownKernels(1)}, "anchor": {"conv": KnownKernels(0, 4)}}
-    one, other = rank_sources(SECS, kernels)
+    one, other = rank_sources(SECS, kernels, "squared")
     assert one.score == pytest.approx(other.score)
 
 
@@ -84,7 +100,7 @@ def test_no_source_without_a_common_class(secs: dict[str, float]) -> None:
 
 
 def test_unknown_form() -> None:
-    with pytest.raises(ConfigError, match="one of: squared, linear"):
+    with pytest.raises(ConfigError, match="one of: covered, squared"):
         rank_sources(SECS, KERNELS, "cubed")
     with pytest.raises(ConfigError, match="source_form"):
         EngineConfig.of(source_form="cubed")
