@@ -104,7 +104,8 @@ class Attribution:
             task_ids = [
                 task_id for model, n, task_id in self._state.searches if (model, n) == (name, self._n_threads)
             ]
-            if all(self._state.is_timed(name, self._n_threads, task_id) for task_id in task_ids):
+            is_timed = all(self._state.is_timed(name, self._n_threads, task_id) for task_id in task_ids)
+            if not task_ids or (is_timed and not self._options.time_again):
                 continue
             print(f"{_now()} timing {name} and {len(task_ids)} of its kernels", flush=True)
             with self._stores(name) as stores:
@@ -241,6 +242,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--turns", type=_positive, default=5, help="of timing kernels, the model and onnxruntime")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget-seconds", type=float, help="search no further kernel after that")
+    parser.add_argument(
+        "--time-again", action="store_true", help="time also what was timed: the machine was busy then"
+    )
     parser.add_argument("--forget", action="store_true", help="drop all that is known of these models first")
     parser.add_argument("--state", type=Path, default=ROOT / "build" / "onnxruntime_gap.jsonl")
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "benchmarks")
