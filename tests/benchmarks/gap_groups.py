@@ -233,6 +233,8 @@ class Shares:
         return Shares(n * self.neighbours, n * self.schedule, n * self.space, n * self.code)
 
 
+#: The part of the largest cause's cost from which on another is as large, for all that timing can tell.
+_RIVAL = 0.75
 NO_SHARES = Shares(0.0, 0.0, 0.0, 0.0)
 #: The verdicts, as they are written.
 CAUSES: Mapping[str, str] = {"schedule": "schedule", "space": "space (layout)", "code": "code generation"}
@@ -254,6 +256,13 @@ def verdict_of(shares: Shares) -> str | None:
     """The largest of the three causes, None where none of them costs anything."""
     cause = max(CAUSES, key=lambda name: getattr(shares, name))
     return CAUSES[cause] if getattr(shares, cause) > 0 else None
+
+
+def rivals_of(shares: Shares) -> list[str]:
+    """The causes that cost nearly as much as the largest: which of them is larger may be another by chance."""
+    largest = verdict_of(shares)
+    costs = {told: getattr(shares, name) for name, told in CAUSES.items()}
+    return [told for told in costs if largest and told != largest and costs[told] >= _RIVAL * costs[largest]]
 
 
 def total_of(parts: Iterable[Shares]) -> Shares:

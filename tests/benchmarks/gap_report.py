@@ -16,6 +16,7 @@ from gap_groups import (
     groups_of,
     losers_of,
     pairs_of,
+    rivals_of,
     shares_of,
     total_of,
     verdict_of,
@@ -234,6 +235,8 @@ def _sentence(pair: Pair, experiment: Experiment) -> str:
         parts.append(f"{_ms(shares.neighbours)} ms are lost only between its neighbours")
     verdict = verdict_of(shares)
     told = f"**{verdict}**" if verdict else "**none of the three**"
+    if rivals := rivals_of(shares):
+        told += f", and nearly as much {' and '.join(rivals)}"
     return f"{told}. Of {_ms(gap_secs)} ms a call, {'; '.join(parts)}."
 
 

@@ -190,6 +190,16 @@ class TestShares:
         assert shares.gap_secs == pytest.approx(9 * MS)
         assert kit.groups.verdict_of(shares) == verdict
 
+    @pytest.mark.parametrize(
+        ("long", "expected"),
+        [(5.1, ["space (layout)"]), (5.9, ["schedule"]), (4.9, []), (6.1, []), (9.0, [])],
+    )
+    def test_a_cause_of_three_quarters_as_much_is_a_rival(
+        self, kit: SimpleNamespace, long: float, expected: list[str]
+    ) -> None:
+        # The schedule costs 9 - long, the space long - 2, and code generation 1.
+        assert kit.groups.rivals_of(self.shares(kit, 9.0, long, 2.0)) == expected
+
     def test_shares_of_all_calls_add_up(self, kit: SimpleNamespace) -> None:
         one = self.shares(kit, 9.0, 4.0, 3.0)
         total = kit.groups.total_of([one.times(2), one])
