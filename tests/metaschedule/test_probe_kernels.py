@@ -18,11 +18,10 @@ from prune_engine.metaschedule.probe_kernels import ProbeKernels
 @pytest.fixture
 def kernels(tvm: Any, monkeypatch: pytest.MonkeyPatch) -> ProbeKernels:
     """One thread, short samples: these tests look at results, not at speed."""
-    monkeypatch.setattr(probe_kernels, "_SAMPLE_SECS", 0.001)
     monkeypatch.setattr(probe_kernels, "use_threads", lambda n_threads: True)
     limits = host_profile(1).limits
     vector_bytes = limits.vector_bytes.value if limits.vector_bytes else 16
-    return ProbeKernels(2, vector_bytes=vector_bytes, vector_registers=8)
+    return ProbeKernels(2, vector_bytes=vector_bytes, vector_registers=8, sample_secs=0.001)
 
 
 def run(kernels: ProbeKernels, function: Any, *arguments: Any) -> None:
