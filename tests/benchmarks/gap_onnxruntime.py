@@ -6,7 +6,6 @@ Nothing of the compiler is in that process, whose threads would take turns with 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from gap_timing import timed_whole, typical
+from gap_timing import answer_of, timed_whole, typical
 
 #: What is appended to a node's name where its time is told.
 _TIME = "_kernel_time"
@@ -55,15 +54,7 @@ def profile_nodes(
             "n_calls": n_calls,
             "budget_secs": budget_secs,
         }
-        (folder / "request.json").write_text(json.dumps(request))
-        subprocess.run(
-            [sys.executable, __file__, str(folder / "request.json"), str(folder / "answer.json")],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=timeout_secs,
-        )
-        told = json.loads((folder / "answer.json").read_text())
+        told = answer_of(__file__, folder, request, timeout_secs)
     return nodes_of(told["events"]), told["whole"]
 
 

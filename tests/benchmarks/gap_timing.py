@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -90,17 +90,32 @@ def time_kernels(
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         request = {"jobs": [asdict(job) for job in jobs], "n_threads": n_threads, "cache_bytes": cache_bytes}
-        (folder / "request.json").write_text(json.dumps(request))
-        subprocess.run(
-            [sys.executable, __file__, str(folder / "request.json"), str(folder / "answer.json")],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=timeout_secs,
-            env={**os.environ, **thread_variables(n_threads)},
-        )
-        answer = json.loads((folder / "answer.json").read_text())
+        answer = answer_of(__file__, folder, request, timeout_secs, thread_variables(n_threads))
     return {name: KernelTiming(**secs) for name, secs in answer.items()}
+
+
+def answer_of(
+    script: str,
+    folder: Path,
+    request: Mapping[str, Any],
+    timeout_secs: float,
+    variables: Mapping[str, str] | None = None,
+) -> Any:
+    """What ``script REQUEST.json ANSWER.json`` answers in a process of its own, its files in ``folder``.
+
+    Raises subprocess.CalledProcessError if it fails, subprocess.TimeoutExpired if it takes too long.
+    """
+    asked, told = folder / "request.json", folder / "answer.json"
+    asked.write_text(json.dumps(request))
+    subprocess.run(
+        [sys.executable, script, str(asked), str(told)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=timeout_secs,
+        env={**os.environ, **(variables or {})},
+    )
+    return json.loads(told.read_text())
 
 
 def n_copies(constant_bytes: int, cache_bytes: int) -> int:
